@@ -1,0 +1,42 @@
+//! `status`: health and counts, without a look at any session's directory.
+
+use std::time::Instant;
+
+use shared::protocol::control::{Delegations, SessionState, Sessions, Status};
+
+use crate::daemon::Daemon;
+use crate::supervise::records;
+
+/// What every answer of `daemon.control` has.
+pub(super) fn status(daemon: &Daemon) -> Status {
+    let live = daemon.workers.entries();
+    let idle = live.iter().filter(|entry| entry.state == SessionState::Idle).count();
+    Status {
+        version: shared::RELEASE.to_owned(),
+        pid: std::process::id().cast_signed(),
+        components: Vec::new(),
+        delegations: counts(daemon),
+        sessions: Some(Sessions { live: count(live.len()), idle: count(idle), ..Sessions::default() }),
+        workers: daemon.workers.list(Instant::now()),
+        started_unix_ms: Some(daemon.started_unix_ms),
+        connections: Some(daemon.connections.now()),
+        last_stop: daemon.lock.last_stop.clone(),
+        orphans_ended: Some(daemon.orphans_ended.get()),
+        config_error: daemon.config_error.borrow().clone(),
+    }
+}
+
+fn counts(daemon: &Daemon) -> Delegations {
+    let records = records(&daemon.layout);
+    let idle = records.iter().filter(|record| record.idle_since_unix.is_some()).count();
+    Delegations {
+        active: count(records.len() - idle),
+        idle: count(idle),
+        reaped: daemon.orphans_ended.get(),
+        ..Delegations::default()
+    }
+}
+
+pub(super) fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,293 @@
+//! Boot, service and shutdown of the supervisor, as named steps, and what its tasks share.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use shared::fs::{self, Sync};
+use shared::layout::Layout;
+use shared::link::EndReason;
+use shared::process::{self, Family};
+use shared::protocol::SessionId;
+use tokio::runtime;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::LocalSet;
+use tracing::{error, info, warn};
+
+use crate::control::Hub;
+use crate::error::BootError;
+use crate::limits::Descriptors;
+use crate::listener::{Connections, Door};
+use crate::lock::ServerLock;
+use crate::settings::Settings;
+use crate::signals::Signals;
+use crate::supervise::{self, Depth, Program, Strangers, Workers};
+use crate::{listener, notify, reconcile};
+
+/// What workers get to end their runs when everything stops; then they are killed.
+const STOP_GRACE: Duration = Duration::from_secs(2);
+
+/// What a client that asked for the stop gets to read its answer.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// What the tasks of the supervisor share. One thread, so each value is whole between two awaits.
+pub(crate) struct Daemon {
+    /// The instance.
+    pub(crate) layout: Layout,
+    /// The settings in force.
+    pub(crate) settings: RefCell<Settings>,
+    /// Why the configuration on disk is not the one in force.
+    pub(crate) config_error: RefCell<Option<String>>,
+    /// Whether it was started by a client and leaves when there is nothing to do.
+    pub(crate) on_demand: bool,
+    /// Our direct children.
+    pub(crate) family: Family,
+    /// Who has to be left alone when orphans are ended.
+    pub(crate) strangers: Strangers,
+    /// The limit on descriptors.
+    pub(crate) descriptors: Descriptors,
+    /// The program of workers.
+    pub(crate) program: Program,
+    /// The workers.
+    pub(crate) workers: Workers,
+    /// Sessions that are being removed.
+    pub(crate) removing: RefCell<BTreeSet<SessionId>>,
+    /// The socket.
+    pub(crate) door: Door,
+    /// The connections that are open.
+    pub(crate) connections: Connections,
+    /// What watchers are told.
+    pub(crate) hub: Hub,
+    /// Wakes the reconciler.
+    pub(crate) changed: Notify,
+    /// Since when there is neither a client nor a session.
+    pub(crate) idle_since: Cell<Option<Instant>>,
+    /// Processes that dead workers left and that were ended.
+    pub(crate) orphans_ended: Cell<u64>,
+    /// When it started, in milliseconds since 1970.
+    pub(crate) started_unix_ms: u64,
+    /// What makes it the only one of its home.
+    pub(crate) lock: ServerLock,
+    stopping: Cell<bool>,
+    ends: mpsc::UnboundedSender<End>,
+}
+
+/// Why the supervisor ends.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// SIGTERM: the workers go on.
+    Leave,
+    /// SIGINT, or the terminal was closed: everything ends.
+    Interrupt,
+    /// A client asked for it: everything ends, and stays down until it is started again.
+    Stop(Farewell),
+    /// There was nothing to do.
+    Idle,
+    /// The home was removed, or is another supervisor's now.
+    Homeless,
+}
+
+/// Lets the client that asked for a stop have its answer.
+#[derive(Debug)]
+pub(crate) struct Farewell {
+    /// Everything has ended.
+    pub(crate) ended: oneshot::Sender<()>,
+    /// The answer was written, or the connection is gone.
+    pub(crate) said: oneshot::Receiver<()>,
+}
+
+impl Daemon {
+    /// Whether new sessions are refused because everything ends.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    /// Ends the supervisor, soon.
+    pub(crate) fn end(&self, end: End) {
+        // Nobody receives any more once it ends.
+        let _ = self.ends.send(end);
+    }
+
+    /// Has the reconciler look now.
+    pub(crate) fn look(&self) {
+        self.changed.notify_one();
+    }
+}
+
+/// Runs the supervisor until it is told to end.
+pub(crate) fn run(layout: Layout, on_demand: bool, strangers: Strangers) -> Result<(), BootError> {
+    process::set_name("scvd");
+    let runtime =
+        runtime::Builder::new_current_thread().enable_all().build().map_err(BootError::io("start the runtime"))?;
+    let ended = LocalSet::new().block_on(&runtime, boot_and_serve(layout, on_demand, strangers));
+    // What still deletes trash goes on at the next start.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn boot_and_serve(layout: Layout, on_demand: bool, strangers: Strangers) -> Result<(), BootError> {
+    make_directories(&layout)?;
+    let lock = ServerLock::acquire(&layout)?;
+    let signals = Signals::catch().map_err(BootError::io("catch signals"))?;
+    let descriptors = Descriptors::raise();
+    process::become_subreaper().map_err(BootError::io("become the reaper of orphans"))?;
+    let family = Family::new().map_err(BootError::io("read /proc"))?;
+    let program = Program::find().map_err(BootError::io("find scv-worker beside scvd, in libexec/scv, or on PATH"))?;
+    let door = Door::bind(&layout)?;
+    let (settings, config_error) = settings_of(&layout);
+    let (ends, requests) = mpsc::unbounded_channel();
+    let daemon = Rc::new(Daemon {
+        connections: Connections::default(),
+        settings: RefCell::new(settings),
+        config_error: RefCell::new(config_error),
+        on_demand,
+        family,
+        strangers,
+        descriptors,
+        program,
+        workers: Workers::default(),
+        removing: RefCell::default(),
+        door,
+        hub: Hub::default(),
+        changed: Notify::new(),
+        idle_since: Cell::new(None),
+        orphans_ended: Cell::new(0),
+        started_unix_ms: shared::clock::unix_ms(),
+        lock,
+        stopping: Cell::new(false),
+        ends,
+        layout,
+    });
+    tokio::task::spawn_local(supervise::reap_forever(daemon.clone()));
+    supervise::adopt(&daemon).await;
+    supervise::end_orphans(&daemon, Depth::Marked).await;
+    if on_demand && daemon.layout.stopped().exists() {
+        // `scv stop` came while nobody listened: during a cold start, or between a crash and this
+        // restart. It looks for a socket again after it wrote the mark, so one of us sees the other.
+        stop_everything(&daemon).await;
+        daemon.lock.sign_off("stopped before it was up");
+        daemon.door.close();
+        return Err(BootError::Stopped);
+    }
+    reconcile::once(&daemon);
+    // `once` gave the time of the next look; the first round of `forever` finds it again.
+    daemon.look();
+    notify::ready();
+    info!(version = shared::RELEASE, home = %daemon.layout.home().display(), "ready");
+    serve(&daemon, signals, requests).await;
+    Ok(())
+}
+
+fn make_directories(layout: &Layout) -> Result<(), BootError> {
+    let state = layout.state();
+    let make = || {
+        fs::private_dir(&state)?;
+        // It may have been made by hand, or by a release that was less strict.
+        std::fs::set_permissions(&state, std::fs::Permissions::from_mode(0o700))?;
+        layout.create()?;
+        fs::private_dir(&layout.trash())
+    };
+    make().map_err(BootError::io(format!("write to {}", state.display())))
+}
+
+fn settings_of(layout: &Layout) -> (Settings, Option<String>) {
+    match Settings::load(layout) {
+        Ok(settings) => (settings, None),
+        Err(reason) => {
+            error!("{reason}; the defaults are in force");
+            (Settings::default(), Some(reason))
+        }
+    }
+}
+
+/// Serves until something ends it, then ends it in order.
+async fn serve(daemon: &Rc<Daemon>, mut signals: Signals, mut requests: mpsc::UnboundedReceiver<End>) {
+    tokio::task::spawn_local(listener::accept_forever(daemon.clone()));
+    tokio::task::spawn_local(reconcile::forever(daemon.clone()));
+    loop {
+        let end = tokio::select! {
+            Some(end) = requests.recv() => end,
+            end = signals.next(daemon) => end,
+        };
+        match end {
+            End::Leave => {
+                notify::stopping();
+                daemon.lock.sign_off("told to leave by SIGTERM; the workers went on");
+                break;
+            }
+            End::Interrupt => {
+                stop_everything(daemon).await;
+                daemon.lock.sign_off("interrupted");
+                break;
+            }
+            End::Homeless => {
+                error!("{} is not at its path any more: ending everything", daemon.layout.lock().display());
+                stop_everything(daemon).await;
+                break;
+            }
+            End::Stop(farewell) => {
+                keep_down(daemon);
+                stop_everything(daemon).await;
+                daemon.lock.sign_off("stopped by a client");
+                say_farewell(farewell, &mut requests).await;
+                break;
+            }
+            End::Idle => {
+                // In this order: a client that comes now finds no socket and starts a new
+                // supervisor; one that came before is still served by this one.
+                daemon.door.close();
+                if !listener::is_idle(daemon).await {
+                    daemon.look();
+                    continue;
+                }
+                stop_everything(daemon).await;
+                daemon.lock.sign_off("left: there was nothing to do");
+                break;
+            }
+        }
+    }
+    daemon.door.close();
+    info!("ended");
+}
+
+/// Only `scv start` and `scv run` start anything after this.
+fn keep_down(daemon: &Daemon) {
+    if let Err(cause) = fs::replace(&daemon.layout.stopped(), b"", Sync::Durable) {
+        error!("cannot write {}: {cause}", daemon.layout.stopped().display());
+    }
+}
+
+/// Ends every worker and everything that they started; returns when all of it is gone.
+async fn stop_everything(daemon: &Rc<Daemon>) {
+    daemon.stopping.set(true);
+    notify::stopping();
+    info!("stopping");
+    supervise::end_all(daemon, EndReason::Stopped, STOP_GRACE).await;
+    supervise::end_orphans(daemon, Depth::Family).await;
+}
+
+async fn say_farewell(first: Farewell, requests: &mut mpsc::UnboundedReceiver<End>) {
+    let mut said = vec![first];
+    while let Ok(end) = requests.try_recv() {
+        if let End::Stop(farewell) = end {
+            said.push(farewell);
+        }
+    }
+    let answers: Vec<_> = said
+        .into_iter()
+        .map(|farewell| {
+            let _ = farewell.ended.send(());
+            farewell.said
+        })
+        .collect();
+    let all = async {
+        for answer in answers {
+            let _ = answer.await;
+        }
+    };
+    if tokio::time::timeout(FAREWELL, all).await.is_err() {
+        warn!("the client that asked for the stop does not read");
+    }
+}

@@ -1,0 +1,62 @@
+//! Why the supervisor did not start, and the exit code that tells the guard whether to try again.
+
+use std::io;
+
+use crate::listener::BindError;
+use crate::lock::LockError;
+
+/// Exit code of what a restart cannot mend.
+pub(crate) const EXIT_CANNOT_START: u8 = 2;
+/// Exit code when another supervisor serves the home.
+pub(crate) const EXIT_HELD: u8 = 3;
+
+/// Why the supervisor did not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BootError {
+    /// Another one serves this home.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The socket cannot be ours.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// `scv stop` came before we were up.
+    #[error("it was stopped on purpose; `scv start` starts it again")]
+    Stopped,
+    /// Something else cannot be done.
+    #[error("cannot {what}")]
+    Io {
+        /// What could not be done, to what.
+        what: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl BootError {
+    /// An error about `what` could not be done.
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        |source| Self::Io { what, source }
+    }
+
+    /// The error and its causes, in one line.
+    pub(crate) fn sentence(&self) -> String {
+        let mut sentence = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(source) = cause {
+            sentence = format!("{sentence}: {source}");
+            cause = source.source();
+        }
+        sentence
+    }
+
+    /// 3 when another one serves the home, 0 when it was told to stop, else 2.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Stopped => 0,
+            Self::Lock(LockError::Held { .. }) | Self::Bind(BindError::Taken { .. }) => EXIT_HELD,
+            Self::Lock(LockError::Io { .. }) | Self::Bind(_) | Self::Io { .. } => EXIT_CANNOT_START,
+        }
+    }
+}

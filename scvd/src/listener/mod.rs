@@ -1,0 +1,14 @@
+//! The socket: binding it, accepting, the handshake, and handing connections over to workers.
+//!
+//! A connection is read here until it names a session; from then on scvd is out of its path.
+
+mod accept;
+mod bind;
+mod connection;
+mod handover;
+mod handshake;
+mod load;
+
+pub(crate) use accept::accept_forever;
+pub(crate) use bind::{BindError, Door};
+pub(crate) use load::{Connections, is_idle};

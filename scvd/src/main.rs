@@ -1,0 +1,77 @@
+//! `scvd`: the supervisor. It owns the socket, hands connections to workers, and knows at every
+//! moment what it started. It never thinks: no HTTP, no model, no terminal, no agent output.
+
+mod control;
+mod daemon;
+mod error;
+mod guard;
+mod limits;
+mod listener;
+mod lock;
+mod log;
+mod notify;
+mod reconcile;
+mod settings;
+mod signals;
+mod supervise;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use shared::layout::Layout;
+
+/// The supervisor of one SCV home. Started by `scv`; rarely by hand.
+#[derive(Debug, Parser)]
+#[command(name = "scvd", version)]
+struct Arguments {
+    /// The home; else `$SCV_HOME`, else `~/.scv`.
+    #[arg(long, value_name = "PATH")]
+    scv_home: Option<PathBuf>,
+    /// Start the supervisor, and start it again when it dies.
+    #[arg(long)]
+    guard: bool,
+    /// With --guard: stay in this terminal.
+    #[arg(long, requires = "guard")]
+    foreground: bool,
+    /// Leave when there was nothing to do for `supervisor.idle_exit_seconds`.
+    #[arg(long, hide = true)]
+    on_demand: bool,
+    /// The guard that started this supervisor, and what it had as children before.
+    #[arg(long, hide = true, value_name = "PID,…", value_delimiter = ',')]
+    guarded_by: Vec<i32>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let home = Layout::choose(arguments.scv_home, std::env::var_os("SCV_HOME"), std::env::var_os("HOME"));
+    let Some(home) = home else {
+        return refuse("there is no home: set SCV_HOME, or pass --scv-home");
+    };
+    let layout = match std::path::absolute(&home).and_then(|home| Layout::open(&home)) {
+        Ok(layout) => layout,
+        Err(cause) => return refuse(&format!("cannot open the home {}: {cause}", home.display())),
+    };
+    if arguments.guard {
+        return guard::run(&layout, arguments.foreground, arguments.on_demand);
+    }
+    log::start(std::env::var("SCV_LOG").ok().as_deref());
+    let family = supervise::Strangers::before(arguments.guarded_by);
+    match daemon::run(layout, arguments.on_demand, family) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let sentence = error.sentence();
+            tracing::error!("{sentence}");
+            notify::failed(&sentence);
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// Ends before there is a log.
+fn refuse(sentence: &str) -> ExitCode {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "error: {sentence}");
+    notify::failed(sentence);
+    ExitCode::from(error::EXIT_CANNOT_START)
+}

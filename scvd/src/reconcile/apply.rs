@@ -1,0 +1,43 @@
+//! Carries a plan out.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use tracing::{error, info};
+
+use super::plan::Action;
+use crate::control::remove_trash;
+use crate::daemon::{Daemon, End};
+use crate::{log, supervise};
+
+/// Does one thing, or starts a task that does it.
+pub(super) fn apply(daemon: &Rc<Daemon>, action: Action) {
+    match action {
+        Action::Rebind => match daemon.door.bind_again() {
+            Ok(()) => info!("the socket was gone from its path; bound it again"),
+            Err(cause) => error!("cannot bind the socket again: {cause}"),
+        },
+        Action::Sweep(id) => {
+            tokio::task::spawn_local(supervise::sweep(daemon.clone(), id));
+        }
+        Action::Resume(session) => {
+            info!(%session, "starting a session that has work");
+            supervise::resume(daemon, session);
+        }
+        Action::Spawn => supervise::spawn(daemon),
+        Action::EndSpare => supervise::end_a_spare(daemon),
+        Action::Leave => daemon.end(End::Idle),
+        // `once` keeps the time.
+        Action::LookAt(_) => {}
+    }
+}
+
+/// What has to be done every minute and on no other occasion.
+pub(super) async fn housekeeping(daemon: &Rc<Daemon>) {
+    daemon.workers.prune(Instant::now());
+    if let Err(cause) = log::rotate(&daemon.layout) {
+        error!("cannot rotate {}: {cause}", daemon.layout.log().display());
+    }
+    remove_trash(&daemon.layout);
+    supervise::end_orphans(daemon, supervise::Depth::Family).await;
+}

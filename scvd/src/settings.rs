@@ -1,0 +1,70 @@
+//! What of the configuration the supervisor needs: `[supervisor]`, nothing else.
+
+use std::time::Duration;
+
+use shared::config::{Config, Sources, Supervisor};
+use shared::layout::Layout;
+
+/// The settings in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// `supervisor.spare_workers`
+    pub(crate) spare_workers: usize,
+    /// `supervisor.max_sessions`
+    pub(crate) max_sessions: usize,
+    /// `supervisor.reconcile_seconds`
+    pub(crate) reconcile_every: Duration,
+    /// `supervisor.idle_exit_seconds`; none for 0.
+    pub(crate) idle_exit: Option<Duration>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::from(&Supervisor::default())
+    }
+}
+
+impl From<&Supervisor> for Settings {
+    fn from(keys: &Supervisor) -> Self {
+        let idle_exit = Duration::from_secs(keys.idle_exit_seconds);
+        Self {
+            spare_workers: keys.spare_workers,
+            max_sessions: keys.max_sessions,
+            reconcile_every: Duration::from_secs(keys.reconcile_seconds),
+            idle_exit: (!idle_exit.is_zero()).then_some(idle_exit),
+        }
+    }
+}
+
+impl Settings {
+    /// Reads the home's configuration; on failure: what is wrong, in a sentence without values.
+    pub(crate) fn load(layout: &Layout) -> Result<Self, String> {
+        match Config::load(&Sources::of(layout)) {
+            Ok(config) => Ok(Self::from(&config.supervisor)),
+            Err(error) => Err(match std::error::Error::source(&error) {
+                Some(cause) => format!("{error}: {cause}"),
+                None => error.to_string(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_configuration_is_an_error_that_names_the_key_and_not_the_value() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::open(dir.path()).unwrap();
+        assert_eq!(Settings::load(&layout), Ok(Settings::default()));
+
+        std::fs::write(layout.config(), "[supervisor]\nmax_sessions = 7\nidle_exit_seconds = 0\n").unwrap();
+        let expected = Settings { max_sessions: 7, idle_exit: None, ..Settings::default() };
+        assert_eq!(Settings::load(&layout), Ok(expected));
+
+        std::fs::write(layout.config(), "[supervisor]\nmax_sessions = \"sk-secret\"\n").unwrap();
+        let error = Settings::load(&layout).unwrap_err();
+        assert!(error.contains("supervisor.max_sessions") && !error.contains("sk-secret"), "{error}");
+    }
+}
