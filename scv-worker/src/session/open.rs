@@ -1,0 +1,517 @@
+//! How a session comes to life: new, or back from its directory, whatever ended it.
+//!
+//! Whoever holds the kernel lock owns the session. A turn that was cut short is told once as
+//! interrupted and never run again; prompts that waited still wait, paused.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use secrecy::ExposeSecret;
+use shared::clock;
+use shared::config::{Config, ConfigError, ProviderProfile, Sources};
+use shared::fs::{self, Lock, Sync};
+use shared::layout::{Layout, SessionDir};
+use shared::process::{Family, Identity};
+use shared::protocol::client::{ClientContext, ClientMessage, SessionStart};
+use shared::protocol::server::TurnBody;
+use shared::protocol::{ErrorCode, SessionId};
+use shared::registry::SessionMeta;
+use shared::secret::Mask;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::clients::{About, Clients};
+use super::journal::{Journal, Loaded};
+use super::record::Record;
+use super::state::State;
+use super::{Session, WAITING_INPUTS};
+use crate::agents::conversation::{Conversations, Limits, Markers, Snapshot};
+use crate::agents::{self, Agents};
+use crate::approvals::{Broker, Patience};
+use crate::link::Link;
+use crate::provider::{self, Provider};
+use crate::runs::{Runs, Seat, environment_of_children};
+use crate::tools::{self, Toolbox};
+use crate::turn::prompt;
+use crate::workspace::{self, Workspace};
+
+/// The environment of a session has at most this many bytes on disk.
+const ENV_BYTES: u64 = 1 << 20;
+
+/// What a session is opened with.
+pub(crate) struct Opening {
+    /// The instance.
+    pub layout: Layout,
+    /// The session.
+    pub id: SessionId,
+    /// The way to the supervisor.
+    pub link: Link,
+    /// The worker's children.
+    pub family: Family,
+    /// The configuration of a session whose client names none (`SCV_CONFIG` of the process); where
+    /// there is a supervisor, its environment is not the client's.
+    pub config_path: Option<PathBuf>,
+}
+
+/// Why a session cannot be opened. The text is for the client.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    /// Another worker owns it.
+    #[error("another process has this session; try again in a moment")]
+    Busy,
+    /// There is none of this id.
+    #[error("there is no session of this id; `scv sessions ls` lists them")]
+    NotFound,
+    /// The request cannot be met.
+    #[error("{0}")]
+    Invalid(String),
+    /// The configuration is broken.
+    #[error("{}", with_cause(.0))]
+    Config(#[from] ConfigError),
+    /// The workspace cannot be used.
+    #[error("{}", with_cause(.0))]
+    Workspace(#[from] workspace::OpenError),
+    /// The disk.
+    #[error("cannot {doing}: {source}")]
+    Io {
+        /// What could not be done.
+        doing: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    /// For programs.
+    pub(crate) fn code(&self) -> ErrorCode {
+        match self {
+            Self::Busy => ErrorCode::SessionBusy,
+            Self::NotFound => ErrorCode::SessionNotFound,
+            Self::Invalid(_) | Self::Config(_) | Self::Workspace(_) => ErrorCode::InvalidRequest,
+            Self::Io { .. } => ErrorCode::InternalError,
+        }
+    }
+
+    fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { doing, source }
+    }
+}
+
+/// An error and its causes in one line: a client gets no chain.
+fn with_cause(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.extend([": ", &error.to_string()]);
+        cause = error.source();
+    }
+    text
+}
+
+/// Opens the session that `message` starts or attaches to; without a message, a wanted one.
+pub(crate) fn open(opening: Opening, message: Option<&ClientMessage>) -> Result<Session, OpenError> {
+    let start = if let Some(ClientMessage::SessionStart(start)) = message { Some(&**start) } else { None };
+    let dir = opening.layout.session(opening.id);
+    let fresh = !dir.path().exists();
+    if fresh {
+        check(start.ok_or(OpenError::NotFound)?)?;
+        fs::private_dir(dir.path()).map_err(OpenError::io("make the session's directory"))?;
+    }
+    let lock = own(&dir)?;
+    let opened = build(opening, message, start, &dir, lock, fresh);
+    if opened.is_err() && fresh {
+        // Nothing was accepted in it: a start that failed leaves nothing behind.
+        let _ = std::fs::remove_dir_all(dir.path());
+    }
+    opened
+}
+
+/// Goes through the start of a session and makes none: what costs most the first time, code and
+/// memory that the process has not touched yet, is paid by a spare while nobody waits.
+pub(crate) fn rehearse(opening: Opening) {
+    let start = SessionStart { cwd: opening.layout.home().to_owned(), ..SessionStart::default() };
+    let line = serde_json::to_vec(&ClientMessage::SessionStart(Box::new(start))).unwrap_or_default();
+    let Ok(message) = shared::protocol::client::parse(&line) else { return };
+    let ClientMessage::SessionStart(start) = &message else { return };
+    let dir = opening.layout.session(opening.id);
+    // What is wrong is told to the client whose session it concerns.
+    if let Ok(setup) = Setup::read(&opening, Some(&message), Some(start), &dir) {
+        let Opening { layout, id, family, .. } = opening;
+        let _ = serde_json::to_vec(&setup.meta);
+        let _ = Equipment::of(&setup, &layout, id, family, &State::default());
+    }
+}
+
+/// What can be refused before anything is on the disk.
+fn check(start: &SessionStart) -> Result<(), OpenError> {
+    if !start.cwd.is_absolute() {
+        return Err(OpenError::Invalid(format!("cwd has to be absolute, not {}", start.cwd.display())));
+    }
+    if start.system_prompt.is_some() && !start.no_tools {
+        return Err(OpenError::Invalid("system_prompt is allowed only with no_tools".to_owned()));
+    }
+    Ok(())
+}
+
+/// Takes the session's lock; the directory may have been moved away while we waited for nothing.
+fn own(dir: &SessionDir) -> Result<Lock, OpenError> {
+    use std::os::unix::fs::MetadataExt as _;
+    let lock = match Lock::try_acquire(&dir.lock()) {
+        Ok(Some(lock)) => lock,
+        Ok(None) => return Err(OpenError::Busy),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(OpenError::NotFound),
+        Err(error) => return Err(OpenError::io("lock the session")(error)),
+    };
+    let held = lock.file().metadata().map_err(OpenError::io("lock the session"))?;
+    let there = std::fs::metadata(dir.lock()).map_err(|_| OpenError::NotFound)?;
+    if (held.dev(), held.ino()) == (there.dev(), there.ino()) { Ok(lock) } else { Err(OpenError::NotFound) }
+}
+
+fn build(
+    opening: Opening,
+    message: Option<&ClientMessage>,
+    start: Option<&SessionStart>,
+    dir: &SessionDir,
+    lock: Lock,
+    fresh: bool,
+) -> Result<Session, OpenError> {
+    let setup = Setup::read(&opening, message, start, dir)?;
+    let Opening { layout, id, link, family, .. } = opening;
+    if fresh || client_context(message).is_some() {
+        // A new session has nothing to lose before its first prompt (`make_durable`).
+        let sync = if fresh { Sync::Lazy } else { Sync::Durable };
+        setup.keep(dir, client_context(message).is_some(), sync).map_err(OpenError::io("write the session's files"))?;
+    }
+    let (mut journal, loaded) = Journal::open(dir).map_err(OpenError::io("open the session's journal"))?;
+    let torn = report(&loaded);
+    let mut state = State::fold(&loaded.records);
+    if fresh && let Some(earlier) = setup.meta.resumes {
+        continue_from(&layout, earlier, &mut journal, &mut state)?;
+    }
+    let equipment = Equipment::of(&setup, &layout, id, family, &state)?;
+
+    let Setup { meta, config, model, provider, note, .. } = setup;
+    let Equipment { mask, runs, conversations, agents, tools, instructions } = equipment;
+    let (inputs_in, inputs) = mpsc::channel(WAITING_INPUTS);
+    let note = join(note, torn);
+    let about = About { session_id: id, cwd: meta.cwd.clone(), model: model.clone(), note };
+    let mut session = Session {
+        id,
+        dir: dir.clone(),
+        wanted: layout.wanted_session(id).exists(),
+        layout,
+        meta,
+        journal,
+        next_client: state.last_client + 1,
+        state,
+        owed: Vec::new(),
+        clients: Clients::new(about),
+        broker: Broker::new(Patience {
+            attended: Duration::from_secs(config.session.approval_seconds),
+            unattended: Duration::from_secs(config.session.unattended_approval_seconds),
+        }),
+        running: None,
+        tools: Rc::new(tools),
+        runs,
+        provider,
+        instructions,
+        conversations,
+        agents,
+        mask,
+        model,
+        link,
+        durable: false,
+        inputs_in,
+        inputs,
+        leaving: None,
+        idle_since: Instant::now(),
+        recovered_at: None,
+        config: Rc::new(config),
+        _lock: lock,
+    };
+    session.recover(message.is_none()).map_err(OpenError::io("write the session's journal"))?;
+    Ok(session)
+}
+
+/// What a session is and runs on, from its files, its client and the configuration.
+struct Setup {
+    meta: SessionMeta,
+    env: BTreeMap<String, String>,
+    config: Config,
+    model: String,
+    provider: Rc<dyn Provider>,
+    note: Option<String>,
+}
+
+impl Setup {
+    fn read(
+        opening: &Opening,
+        message: Option<&ClientMessage>,
+        start: Option<&SessionStart>,
+        dir: &SessionDir,
+    ) -> Result<Self, OpenError> {
+        let loaded = SessionMeta::load(dir).map_err(OpenError::io("read the session's meta file"))?;
+        let is_new = loaded.is_none();
+        let mut meta = match loaded {
+            Some(meta) => meta,
+            None => SessionMeta::of(opening.id, start.ok_or(OpenError::NotFound)?),
+        };
+        meta.config_path = meta.config_path.or_else(|| opening.config_path.clone());
+        let env = environment(dir, client_context(message)).map_err(OpenError::io("read the session's environment"))?;
+        let config = Config::load(&Sources {
+            workspace: Some(meta.cwd.clone()),
+            config_path: meta.config_path.clone(),
+            env: env.clone(),
+            overrides: meta.overrides.clone(),
+            ..Sources::of(&opening.layout)
+        })?;
+        let profile = profile(&config, &meta)?;
+        let key = Key::of(&profile, &env, &meta);
+        if is_new && matches!(key, Key::Missing) {
+            return Err(OpenError::Invalid(no_key(&config, &meta, &profile)));
+        }
+        meta.key_from_client = meta.key_from_client || matches!(key, Key::FromClient(_));
+        let note = matches!(key, Key::Missing).then(|| KEY_IS_GONE.to_owned());
+        let provider = make_provider(&config, &meta, &profile, key)?;
+        Ok(Self { meta, env, config, model: profile.model, provider, note })
+    }
+
+    /// Writes the files of the session; a key is in none of them.
+    fn keep(&self, dir: &SessionDir, with_environment: bool, sync: Sync) -> io::Result<()> {
+        self.meta.save(dir, sync)?;
+        if with_environment { keep_environment(dir, &self.config, &self.env, sync) } else { Ok(()) }
+    }
+}
+
+/// What attaching clients are told of a session whose key is gone.
+const KEY_IS_GONE: &str =
+    "the key of this session came from a client that is gone; attach from a shell that has it, or configure one";
+
+/// What the turns of a session work with.
+struct Equipment {
+    mask: Rc<Mask>,
+    runs: Runs,
+    conversations: watch::Receiver<Snapshot>,
+    agents: Option<Rc<Agents>>,
+    tools: Toolbox,
+    instructions: Rc<str>,
+}
+
+impl Equipment {
+    fn of(setup: &Setup, layout: &Layout, id: SessionId, family: Family, state: &State) -> Result<Self, OpenError> {
+        let Setup { meta, env, config, .. } = setup;
+        let secrets = config.secret_values(env);
+        let values = || secrets.iter().map(ExposeSecret::expose_secret);
+        let seat = Seat {
+            instance: layout.instance(),
+            session: id,
+            depth: meta.delegation_depth,
+            parent: std::env::var(shared::process::PARENT).ok(),
+        };
+        let children_get = environment_of_children(env, &config.key_env_names(), values(), &config.tools.pass_env);
+        let runs = Runs::new(family, seat, children_get);
+        let limits = Limits {
+            conversations: config.agent.max_conversations,
+            idle: Duration::from_secs(config.agent.conversation_idle_seconds),
+        };
+        let owner = Identity::current().map_err(OpenError::io("read my own process"))?;
+        let markers = Markers { dir: layout.conversations(), session: id, owner };
+        // What cannot be read is forgotten: the agents keep their transcripts.
+        let kept = serde_json::from_value(state.conversations.clone()).unwrap_or_default();
+        let conversations = Conversations::new(limits, markers, kept);
+        let watched = conversations.watch();
+        let mut equipment = Self {
+            mask: Rc::new(Mask::of(values())),
+            runs,
+            conversations: watched,
+            agents: None,
+            tools: Toolbox::none(),
+            instructions: instructions(config, meta, None).into(),
+        };
+        if !meta.no_tools {
+            let workspace = Rc::new(Workspace::open(&meta.cwd)?);
+            let whose = agents::Session { layout: layout.clone(), workspace: workspace.clone() };
+            let settings = agents::Settings::from(config);
+            let agents = Rc::new(Agents::new(whose, settings, conversations, equipment.runs.clone()));
+            equipment.tools = tools::of_session(&workspace, &agents, &equipment.runs, config)
+                .map_err(|error| OpenError::Invalid(error.to_string()))?;
+            equipment.instructions = instructions(config, meta, Some(&agents)).into();
+            equipment.agents = Some(agents);
+        }
+        Ok(equipment)
+    }
+}
+
+impl Session {
+    /// Says once what the last worker's death cut short.
+    fn recover(&mut self, nobody_asked: bool) -> io::Result<()> {
+        self.state.skip_to_ceiling();
+        if let Some(turn) = self.state.turn.clone() {
+            let mut bodies = Vec::new();
+            if !turn.told {
+                bodies.push(TurnBody::Started { origin: None });
+            }
+            bodies.push(TurnBody::Failed {
+                code: ErrorCode::SessionCrashed,
+                message: "interrupted: the process that ran this turn died; what was done is kept and nothing was \
+                          run again, send the prompt again to go on"
+                    .to_owned(),
+                origin: None,
+            });
+            self.tell_with(Vec::new(), bodies, super::told::Durable::Yes)?;
+        }
+        if !self.state.queue.is_empty() && !self.state.paused {
+            self.keep(&[Record::Paused { paused: true }], super::told::Durable::Yes)?;
+        }
+        if nobody_asked {
+            self.recovered_at = Some(Instant::now());
+        }
+        self.unwant();
+        Ok(())
+    }
+}
+
+fn client_context(message: Option<&ClientMessage>) -> Option<&ClientContext> {
+    match message? {
+        ClientMessage::SessionStart(start) => start.client.as_ref(),
+        ClientMessage::SessionAttach(attach) => attach.client.as_ref(),
+        _ => None,
+    }
+}
+
+/// The client's environment; else the one that was kept; else the one that scvd was started with.
+fn environment(dir: &SessionDir, context: Option<&ClientContext>) -> io::Result<BTreeMap<String, String>> {
+    if let Some(context) = context {
+        return Ok(context.env.clone());
+    }
+    match fs::read_bounded(&dir.env(), ENV_BYTES) {
+        Ok(kept) => Ok(serde_json::from_slice(&kept)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Keeps the environment without keys: those live in this process only.
+fn keep_environment(dir: &SessionDir, config: &Config, env: &BTreeMap<String, String>, sync: Sync) -> io::Result<()> {
+    let secrets = config.secret_values(env);
+    let names = config.key_env_names();
+    let kept: BTreeMap<&String, &String> = env
+        .iter()
+        .filter(|(name, value)| {
+            !names.contains(name) && !secrets.iter().any(|secret| secret.expose_secret() == value.as_str())
+        })
+        .collect();
+    fs::replace(&dir.env(), &serde_json::to_vec(&kept)?, sync)
+}
+
+fn profile(config: &Config, meta: &SessionMeta) -> Result<ProviderProfile, OpenError> {
+    let mut profile = config.provider_profile(meta.provider.as_deref())?;
+    if let Some(model) = &meta.model {
+        profile.model.clone_from(model);
+    }
+    if let Some(base_url) = &meta.base_url {
+        profile.base_url.clone_from(base_url);
+    }
+    Ok(profile)
+}
+
+/// The provider's key, and whether a later worker would find it too.
+enum Key {
+    Configured(secrecy::SecretString),
+    FromClient(secrecy::SecretString),
+    NotNeeded,
+    Missing,
+}
+
+impl Key {
+    fn of(profile: &ProviderProfile, env: &BTreeMap<String, String>, meta: &SessionMeta) -> Self {
+        match (profile.api_key(env), profile.api_key(&BTreeMap::new())) {
+            (Some(key), Some(configured)) if key.expose_secret() == configured.expose_secret() => Self::Configured(key),
+            (Some(key), _) => Self::FromClient(key),
+            // Endpoints that are not behind TLS are nearly always somebody's own machine.
+            (None, _) if profile.base_url.starts_with("http://") && !meta.key_from_client => Self::NotNeeded,
+            (None, _) => Self::Missing,
+        }
+    }
+}
+
+fn no_key(config: &Config, meta: &SessionMeta, profile: &ProviderProfile) -> String {
+    let name = meta.provider.as_deref().unwrap_or(&config.provider.active);
+    let variable = if profile.api_key_env.is_empty() { "SCV_API_KEY" } else { &profile.api_key_env };
+    format!(
+        "no API key for provider {name}: set {variable}, or providers.{name}.api_key in config.toml \
+         (`scv config init` writes a starter)"
+    )
+}
+
+fn make_provider(
+    config: &Config,
+    meta: &SessionMeta,
+    profile: &ProviderProfile,
+    key: Key,
+) -> Result<Rc<dyn Provider>, OpenError> {
+    let name = meta.provider.as_deref().unwrap_or(&config.provider.active);
+    if profile.wire_api != shared::config::WireApi::Responses {
+        return Err(OpenError::Invalid(format!("providers.{name}.wire_api: this release speaks \"responses\" only")));
+    }
+    let mut settings = provider::Settings::of(name, profile, &config.provider_limits, &BTreeMap::new());
+    settings.api_key = match key {
+        Key::Configured(key) | Key::FromClient(key) => Some(key),
+        Key::NotNeeded | Key::Missing => None,
+    };
+    Ok(Rc::new(provider::responses::Responses::new(settings)))
+}
+
+fn instructions(config: &Config, meta: &SessionMeta, agents: Option<&Agents>) -> String {
+    let delegating = agents.and_then(agents::prompt::section);
+    prompt::system_prompt(&prompt::Parts {
+        workspace: (!meta.no_tools).then_some(meta.cwd.as_path()),
+        custom: meta.system_prompt.as_deref().or(Some(&config.agent.system_prompt)),
+        delegating: delegating.as_deref(),
+    })
+}
+
+/// A new session with the history of a closed one.
+fn continue_from(
+    layout: &Layout,
+    earlier: SessionId,
+    journal: &mut Journal,
+    state: &mut State,
+) -> Result<(), OpenError> {
+    let dir = layout.session(earlier);
+    if !dir.path().exists() {
+        return Err(OpenError::Invalid(format!("there is no session {earlier} to resume")));
+    }
+    let _lock = own(&dir)?;
+    let (_, loaded) = Journal::open(&dir).map_err(OpenError::io("read the resumed session's journal"))?;
+    let before = State::fold(&loaded.records);
+    *state = State { items: before.items, last_active: clock::unix_ms(), ..State::default() };
+    journal
+        .append(&[Record::Snapshot { state: Box::new(state.clone()) }])
+        .map_err(OpenError::io("write the session's journal"))
+}
+
+/// What was wrong with the journal, for the log and for whoever attaches.
+fn report(loaded: &Loaded) -> Option<String> {
+    let torn = (loaded.torn_bytes > 0).then(|| {
+        tracing::warn!(bytes = loaded.torn_bytes, "cut a torn line at the end of the journal");
+        format!("the last {} bytes of the session's journal were torn by a crash and are gone", loaded.torn_bytes)
+    });
+    let unreadable = (loaded.unreadable_lines > 0).then(|| {
+        tracing::error!(lines = loaded.unreadable_lines, "the journal has lines that this release cannot read");
+        format!("{} lines of the session's journal cannot be read and are left out", loaded.unreadable_lines)
+    });
+    join(torn, unreadable)
+}
+
+fn join(one: Option<String>, other: Option<String>) -> Option<String> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(format!("{one}; {other}")),
+        (one, other) => one.or(other),
+    }
+}

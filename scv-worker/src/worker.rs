@@ -1,0 +1,184 @@
+//! The worker that scvd starts: a spare until a session is handed to it, then that session's.
+
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use shared::fs;
+use shared::layout::{Layout, WorkerDir};
+use shared::link::{HandOver, SocketAddress, ToSupervisor, ToWorker};
+use shared::process::{self, Family, Identity};
+use shared::protocol::ErrorCode;
+use shared::protocol::SessionId;
+use shared::protocol::client::{self, Peer};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
+
+use crate::link::{self, Link, LinkEvent};
+use crate::session::connection::{Connection, Io};
+use crate::session::{self, Ended, Input, Opening, Session};
+use crate::signals;
+
+/// A worker with neither a supervisor nor a session leaves after this.
+const ALONE_AT_MOST: Duration = Duration::from_secs(5);
+
+/// Runs the worker of bundle `id` to its end.
+pub(crate) async fn run(layout: Layout, id: &str) -> anyhow::Result<()> {
+    process::become_subreaper().context("cannot become the reaper of my children")?;
+    process::set_name("scv-worker");
+    let family = Family::new()?;
+    let bundle = layout.worker(id);
+    let listener = listen(&bundle).context("cannot listen for the supervisor")?;
+    let (link, mut events) = link::serve(listener);
+    say_ready()?;
+    let tending = family.clone();
+    tokio::task::spawn_local(async move { tending.tend().await });
+
+    let Some((session, first)) = wait_for_session(&layout, &link, &mut events, &family).await else { return Ok(()) };
+    let inputs = session.inputs();
+    signals::end_the_session(inputs.clone()).context("cannot catch signals")?;
+    for input in first {
+        inputs.send(input).await.context("the session takes nothing")?;
+    }
+    tokio::task::spawn_local(pass_on(events, inputs, link));
+    let ended = session.run().await;
+    write_exit(&bundle, ended);
+    Ok(())
+}
+
+/// Binds the control socket, then says who listens: whoever reads `worker.json` can connect.
+fn listen(bundle: &WorkerDir) -> io::Result<UnixListener> {
+    fs::remove(&bundle.socket())?;
+    let address = SocketAddress::of(&bundle.socket())?;
+    let listener = UnixListener::bind(address.path())?;
+    // Inside a 0700 directory; the mode is for those who look.
+    std::fs::set_permissions(bundle.socket(), std::fs::Permissions::from_mode(0o600))?;
+    fs::replace(&bundle.worker(), &serde_json::to_vec(&Identity::current()?)?, fs::Sync::Lazy)?;
+    Ok(listener)
+}
+
+/// Tells whoever spawned us, then lets go of its pipe: nothing else goes to standard output.
+fn say_ready() -> io::Result<()> {
+    let mut stdout = io::stdout();
+    stdout.write_all(b"ready\n")?;
+    stdout.flush()?;
+    let null = std::fs::OpenOptions::new().write(true).open("/dev/null")?;
+    Ok(rustix::stdio::dup2_stdout(&null)?)
+}
+
+/// A spare waits here.
+async fn wait_for_session(
+    layout: &Layout,
+    link: &Link,
+    events: &mut mpsc::Receiver<LinkEvent>,
+    family: &Family,
+) -> Option<(Session, Vec<Input>)> {
+    let opening =
+        |id| Opening { layout: layout.clone(), id, link: link.clone(), family: family.clone(), config_path: None };
+    loop {
+        let event = if link.is_up() {
+            events.recv().await
+        } else {
+            tokio::time::timeout(ALONE_AT_MOST, events.recv()).await.ok().flatten()
+        };
+        let (session_id, hand_over) = match event? {
+            LinkEvent::Message(ToWorker::Client { id, session_id, features, peer, .. }, Some(hand_over)) => {
+                (session_id, Some((id, features, peer, hand_over)))
+            }
+            LinkEvent::Message(ToWorker::Resume { session_id }, _) => (session_id, None),
+            LinkEvent::Message(ToWorker::End { .. } | ToWorker::MayLeave {}, _) => return None,
+            LinkEvent::Message(ToWorker::Go {}, _) => {
+                session::rehearse(opening(SessionId::new()));
+                continue;
+            }
+            LinkEvent::Up | LinkEvent::Down | LinkEvent::Message(_, _) => continue,
+        };
+        let opening = opening(session_id);
+        let Some((id, features, peer, hand_over)) = hand_over else {
+            match session::open(opening, None) {
+                Ok(session) => {
+                    link.runs(session_id);
+                    return Some((session, Vec::new()));
+                }
+                Err(error) => {
+                    tracing::error!(%error, %session_id, "cannot start a wanted session again");
+                    return None;
+                }
+            }
+        };
+        let first = hand_over.bytes.split(|b| *b == b'\n').next().unwrap_or_default();
+        let message = client::parse(first).ok();
+        match session::open(opening, message.as_ref()) {
+            Ok(session) => {
+                link.runs(session_id);
+                link.say(ToSupervisor::Taken { id });
+                let input = connected(features, peer, hand_over)?;
+                return Some((session, vec![input]));
+            }
+            // The supervisor tells the client, whose connection is good for another try, and ends us.
+            Err(error) => {
+                link.say(ToSupervisor::Refused { id, reason: error.to_string(), code: Some(error.code()) });
+            }
+        }
+    }
+}
+
+/// Takes what the supervisor says to a worker that has its session.
+async fn pass_on(mut events: mpsc::Receiver<LinkEvent>, inputs: mpsc::Sender<Input>, link: Link) {
+    while let Some(event) = events.recv().await {
+        let input = match event {
+            LinkEvent::Up => Input::SupervisorUp,
+            LinkEvent::Message(ToWorker::Client { id, features, peer, .. }, Some(hand_over)) => {
+                if inputs.is_closed() {
+                    // The supervisor still has the connection, and says so on it.
+                    let (reason, code) = ("the session is just ending; ask again".to_owned(), ErrorCode::Unavailable);
+                    link.say(ToSupervisor::Refused { id, reason, code: Some(code) });
+                    continue;
+                }
+                link.say(ToSupervisor::Taken { id });
+                let Some(input) = connected(features, peer, hand_over) else { continue };
+                input
+            }
+            LinkEvent::Message(ToWorker::Kill { handle }, _) => Input::Kill { handle },
+            LinkEvent::Message(ToWorker::MayLeave {}, _) => Input::MayLeave,
+            LinkEvent::Message(ToWorker::End { reason }, _) => Input::End(reason),
+            LinkEvent::Down
+            | LinkEvent::Message(
+                ToWorker::Hello { .. }
+                | ToWorker::Go {}
+                | ToWorker::Resume { .. }
+                | ToWorker::Client { .. }
+                | ToWorker::Unknown,
+                _,
+            ) => continue,
+        };
+        // Fails when the session ends; clients that come meanwhile have to hear of it.
+        let _ = inputs.send(input).await;
+    }
+}
+
+fn connected(features: Vec<String>, peer: Peer, hand_over: HandOver) -> Option<Input> {
+    let socket = std::os::unix::net::UnixStream::from(hand_over.socket);
+    let stream = socket.set_nonblocking(true).and_then(|()| UnixStream::from_std(socket));
+    match stream {
+        Ok(stream) => Some(Input::Connected(Box::new(Connection {
+            peer,
+            features,
+            io: Io::Socket(stream),
+            first: hand_over.bytes,
+        }))),
+        Err(error) => {
+            tracing::warn!(%error, "cannot take a client's connection");
+            None
+        }
+    }
+}
+
+/// How the worker ended, for a supervisor that was not there.
+fn write_exit(bundle: &WorkerDir, ended: Ended) {
+    let text = format!("{{\"ended\":\"{ended:?}\"}}\n").to_lowercase();
+    if let Err(error) = fs::replace(&bundle.exit(), text.as_bytes(), fs::Sync::Lazy) {
+        tracing::debug!(%error, "cannot write how this worker ended");
+    }
+}
