@@ -1,0 +1,48 @@
+//! The answer's text: streamed as it arrives, and whole in the end whatever was lost on the way.
+
+use super::Act;
+
+/// One response's text, as far as it was printed.
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    printed: String,
+    /// A delta is missing: printing goes on when the whole text is there.
+    lost: bool,
+    last_seq: Option<u64>,
+}
+
+impl Stream {
+    /// Notes an event's number; whether events before it were lost.
+    pub(super) fn sees(&mut self, seq: Option<u64>) -> bool {
+        let Some(seq) = seq else { return false };
+        let gap = self.last_seq.is_some_and(|last| seq > last + 1);
+        self.last_seq = Some(seq);
+        gap
+    }
+
+    /// The next piece.
+    pub(super) fn delta(&mut self, content: String, gap: bool) -> Vec<Act> {
+        self.lost |= gap;
+        if self.lost {
+            return Vec::new();
+        }
+        self.printed.push_str(&content);
+        vec![Act::Answer(content)]
+    }
+
+    /// The whole text, which is what counts.
+    pub(super) fn completed(&mut self, content: &str) -> Vec<Act> {
+        let printed = std::mem::take(&mut self.printed);
+        self.lost = false;
+        let rest = match content.strip_prefix(printed.as_str()) {
+            Some(rest) => vec![Act::Answer(rest.to_owned())],
+            // What was streamed is not what was meant: said again, on a line of its own.
+            None => vec![Act::EndLine, Act::Answer(content.to_owned())],
+        };
+        let mut acts: Vec<Act> = rest.into_iter().filter(|act| *act != Act::Answer(String::new())).collect();
+        if !content.is_empty() || !printed.is_empty() {
+            acts.push(Act::EndLine);
+        }
+        acts
+    }
+}

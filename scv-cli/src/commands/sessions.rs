@@ -1,0 +1,217 @@
+//! `scv sessions`: durable sessions.
+
+use std::time::{Duration, SystemTime};
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use shared::client::Client;
+use shared::protocol::SessionId;
+use shared::protocol::control::{Command, SessionEntry};
+use shared::{clock, text};
+
+use crate::context::{Context, block_on};
+use crate::error::CliError;
+use crate::{output, start};
+
+/// The shortest start of an id that names a session.
+const SHORTEST_ID: usize = 4;
+
+/// `scv sessions`
+#[derive(Debug, Subcommand)]
+pub(crate) enum Sessions {
+    /// Lists them
+    Ls(List),
+    /// Ends a session's processes; its data stays
+    Stop(Named),
+    /// Ends a session and removes its data
+    Rm(Named),
+}
+
+/// `scv sessions ls`
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Closed ones too
+    #[arg(long)]
+    all: bool,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A verb on one session.
+#[derive(Debug, Args)]
+pub(crate) struct Named {
+    /// Its id, or a start of it that no other session has
+    #[arg(value_name = "ID")]
+    session: String,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Sessions {
+    /// Runs the verb.
+    pub(super) fn run(self, context: &Context) -> Result<(), CliError> {
+        block_on(async {
+            let mut client = start::connect(context, "scv-sessions", &[]).await?;
+            match self {
+                Self::Ls(list) => {
+                    let entries = entries(&mut client, list.all).await?;
+                    if list.json {
+                        output::json(&entries.iter().map(Listed::from).collect::<Vec<_>>())?;
+                    } else if !(entries.is_empty() && context.quiet) {
+                        output::table(&rows(&entries, clock::to_unix_ms(SystemTime::now())))?;
+                    }
+                    Ok(())
+                }
+                Self::Stop(named) => {
+                    let session_id = named.resolve(&mut client).await?;
+                    client.control(Command::SessionStop { session_id }).await?;
+                    named.say(context, session_id, "stopped")
+                }
+                Self::Rm(named) => {
+                    let session_id = named.resolve(&mut client).await?;
+                    client.control(Command::SessionRemove { session_id }).await?;
+                    named.say(context, session_id, "removed")
+                }
+            }
+        })
+    }
+}
+
+impl Named {
+    async fn resolve(&self, client: &mut Client) -> Result<SessionId, CliError> {
+        if let Ok(id) = self.session.parse() {
+            return Ok(id);
+        }
+        let entries = entries(client, true).await?;
+        let ids: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
+        match_id(&self.session, &ids).and_then(|id| {
+            id.parse().map_err(|_| CliError::failed(format!("the supervisor lists a session with the bad id {id}")))
+        })
+    }
+
+    fn say(&self, context: &Context, id: SessionId, done: &str) -> Result<(), CliError> {
+        if self.json {
+            output::json(&serde_json::json!({ "id": id, "done": done }))?;
+        } else if !context.quiet {
+            output::line(&format!("{done} {id}"))?;
+        }
+        Ok(())
+    }
+}
+
+fn match_id<'a>(start: &str, ids: &[&'a str]) -> Result<&'a str, CliError> {
+    let hint = "`scv sessions ls --all` lists them";
+    if start.len() < SHORTEST_ID {
+        return Err(CliError::usage(format!("{start} is too short for a session")).hint(hint));
+    }
+    let found: Vec<&&str> = ids.iter().filter(|id| id.starts_with(start)).collect();
+    match found[..] {
+        [id] => Ok(id),
+        [] => Err(CliError::failed(format!("there is no session {start}")).hint(hint)),
+        _ => Err(CliError::usage(format!("{} sessions start with {start}", found.len())).hint(hint)),
+    }
+}
+
+/// All pages.
+async fn entries(client: &mut Client, all: bool) -> Result<Vec<SessionEntry>, CliError> {
+    let mut entries = Vec::new();
+    let mut page = 0;
+    loop {
+        let status = client.control(Command::Sessions { all, page, chat: None }).await?;
+        let sessions = status.sessions.unwrap_or_default();
+        entries.extend(sessions.entries.unwrap_or_default());
+        match sessions.next_page {
+            Some(next) if next > page => page = next,
+            _ => return Ok(entries),
+        }
+    }
+}
+
+/// A session as `ls --json` documents it: every field always there. Times are Unix milliseconds.
+#[derive(Debug, Serialize)]
+struct Listed<'a> {
+    id: &'a str,
+    title: Option<&'a str>,
+    cwd: &'a std::path::Path,
+    state: shared::protocol::control::SessionState,
+    clients: u32,
+    worker_pid: Option<i32>,
+    turn: Option<&'a str>,
+    queue: u32,
+    approvals: u32,
+    jobs: u32,
+    created: u64,
+    last_active: u64,
+    last_prompt: Option<&'a str>,
+}
+
+impl<'a> From<&'a SessionEntry> for Listed<'a> {
+    fn from(entry: &'a SessionEntry) -> Self {
+        Self {
+            id: &entry.id,
+            title: entry.title.as_deref(),
+            cwd: &entry.cwd,
+            state: entry.state,
+            clients: entry.clients,
+            worker_pid: entry.worker_pid,
+            turn: entry.turn.as_deref(),
+            queue: entry.queue,
+            approvals: entry.approvals,
+            jobs: entry.jobs,
+            created: entry.created_unix_ms,
+            last_active: entry.last_active_unix_ms,
+            last_prompt: entry.last_prompt.as_deref(),
+        }
+    }
+}
+
+fn rows(entries: &[SessionEntry], now_unix_ms: u64) -> Vec<Vec<String>> {
+    let header = ["ID", "STATE", "CLIENTS", "ACTIVE", "DIRECTORY", "WHAT"].map(String::from).to_vec();
+    let row = |entry: &SessionEntry| {
+        let state = serde_json::to_value(entry.state).ok().and_then(|state| state.as_str().map(String::from));
+        // A session that never had a worker of this supervisor may have no time yet.
+        let active = match entry.last_active_unix_ms.max(entry.created_unix_ms) {
+            0 => String::new(),
+            at => format!("{} ago", output::duration(Duration::from_millis(now_unix_ms.saturating_sub(at)))),
+        };
+        let what = [&entry.activity, &entry.title, &entry.last_prompt].into_iter().flatten().next();
+        vec![
+            entry.id.clone(),
+            state.unwrap_or_default(),
+            entry.clients.to_string(),
+            active,
+            output::printable(&entry.cwd.display().to_string()),
+            output::printable(&text::one_line(what.map_or("", String::as_str), 80)),
+        ]
+    };
+    std::iter::once(header).chain(entries.iter().map(row)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_of_an_id_has_to_be_unique() {
+        let ids = ["0199-a", "0199-b", "02aa-c"];
+        assert_eq!(match_id("02aa", &ids).unwrap(), "02aa-c");
+        assert_eq!(match_id("0199-a", &ids).unwrap(), "0199-a");
+        assert_eq!(match_id("0199", &ids).unwrap_err().what, "2 sessions start with 0199");
+        assert_eq!(match_id("0333", &ids).unwrap_err().what, "there is no session 0333");
+        assert_eq!(match_id("0", &ids).unwrap_err().what, "0 is too short for a session");
+    }
+
+    #[test]
+    fn a_row_tells_what_the_session_does() {
+        let entry = SessionEntry {
+            id: "01".into(),
+            cwd: "/w".into(),
+            last_active_unix_ms: 1000,
+            last_prompt: Some("fix\nit".into()),
+            ..Default::default()
+        };
+        assert_eq!(rows(&[entry], 13_000)[1], ["01", "idle", "0", "12 s ago", "/w", "fix it"]);
+    }
+}

@@ -1,0 +1,107 @@
+//! `scv status`: how the supervisor is. Starts nothing.
+
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use shared::client::Client;
+use shared::clock;
+use shared::protocol::control::{Command, Status as Daemon};
+
+use crate::context::{Context, block_on};
+use crate::error::CliError;
+use crate::output;
+
+/// `scv status`
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// The `status` object of `daemon.status`
+    #[arg(long)]
+    json: bool,
+}
+
+impl Status {
+    /// Asks and prints; fails if no supervisor runs.
+    pub(super) fn run(self, context: &Context) -> Result<(), CliError> {
+        block_on(async {
+            let mut client = Client::connect(&context.layout, "scv-status", &[]).await?;
+            let status = client.control(Command::Status).await?;
+            if self.json {
+                output::json(&status)?;
+            } else {
+                let now = clock::to_unix_ms(SystemTime::now());
+                output::table(&rows(&status, &context.layout.home().display().to_string(), now))?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn rows(status: &Daemon, home: &str, now_unix_ms: u64) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    let mut row = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
+    let up = status.started_unix_ms.map(|started| Duration::from_millis(now_unix_ms.saturating_sub(started)));
+    let up = up.map(|up| format!(", up {}", output::duration(up))).unwrap_or_default();
+    row("supervisor", format!("scvd {} (pid {}){up}", status.version, status.pid));
+    row("home", home.into());
+    if let Some(sessions) = &status.sessions {
+        row("sessions", format!("{} live, {} idle", sessions.live, sessions.idle));
+    }
+    if !status.workers.is_empty() {
+        let spare = status.workers.iter().filter(|worker| worker.role == "spare").count();
+        row("workers", format!("{}, {spare} spare", status.workers.len()));
+    }
+    let agents = &status.delegations;
+    row("agents", format!("{} at work, {} idle, {} orphans ended", agents.active, agents.idle, agents.reaped));
+    if let Some(ended) = status.orphans_ended.filter(|ended| *ended > 0) {
+        row("orphans", format!("{ended} processes of dead workers ended"));
+    }
+    if let Some(connections) = status.connections {
+        row("clients", connections.to_string());
+    }
+    for worker in status.workers.iter().filter(|worker| worker.recent_deaths > 0) {
+        row("crashes", format!("session {}: {} in the last minute", worker.role, worker.recent_deaths));
+    }
+    for component in &status.components {
+        let text = |name: &str| component.get(name).and_then(serde_json::Value::as_str).unwrap_or_default();
+        let error = if text("error").is_empty() { String::new() } else { format!(": {}", text("error")) };
+        row("channel", output::printable(&format!("{} {}{error}", text("id"), text("state"))));
+    }
+    if let Some(reason) = &status.last_stop {
+        row("last stop", output::printable(reason));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::protocol::control::{Sessions, WorkerEntry};
+
+    use super::*;
+
+    #[test]
+    fn a_status_reads_in_a_few_lines() {
+        let worker = |role: &str, recent_deaths| WorkerEntry { role: role.into(), recent_deaths, ..Default::default() };
+        let status = Daemon {
+            version: "0.1.0".into(),
+            pid: 7,
+            started_unix_ms: Some(1000),
+            sessions: Some(Sessions { live: 2, idle: 1, ..Default::default() }),
+            workers: vec![worker("spare", 0), worker("s-1", 2)],
+            last_stop: Some("signal".into()),
+            ..Default::default()
+        };
+        let rows: Vec<String> = rows(&status, "/h", 43_000).iter().map(|row| row.join(": ")).collect();
+        assert_eq!(
+            rows,
+            [
+                "supervisor: scvd 0.1.0 (pid 7), up 42 s",
+                "home: /h",
+                "sessions: 2 live, 1 idle",
+                "workers: 2, 1 spare",
+                "agents: 0 at work, 0 idle, 0 orphans ended",
+                "crashes: session s-1: 2 in the last minute",
+                "last stop: signal",
+            ]
+        );
+    }
+}

@@ -1,0 +1,68 @@
+//! `scv stop`: ends the supervisor and everything it started.
+
+use std::time::Duration;
+
+use clap::Args;
+use shared::client::{Client, ClientError};
+use shared::fs::{self, Sync};
+use shared::protocol::control::Command;
+
+use crate::context::{Context, block_on};
+use crate::error::CliError;
+use crate::output;
+
+/// Its answer comes just before its end.
+const GONE_WITHIN: Duration = Duration::from_secs(5);
+
+/// `scv stop`
+#[derive(Debug, Args)]
+pub(crate) struct Stop {}
+
+impl Stop {
+    /// Stops, and returns once the supervisor is gone. That none runs is no failure.
+    pub(super) fn run(self, context: &Context) -> Result<(), CliError> {
+        let Self {} = self;
+        context.refuse_if_delegated("stop")?;
+        block_on(async {
+            let mut client = match connect(context).await {
+                Err(ClientError::NotRunning { .. }) => {
+                    remember_stop(context)?;
+                    // One that was on its way up may have looked for the mark just before.
+                    match connect(context).await {
+                        Err(ClientError::NotRunning { home }) => {
+                            return say(context, &format!("no supervisor runs for {}", home.display()));
+                        }
+                        other => other?,
+                    }
+                }
+                other => other?,
+            };
+            match client.control(Command::Stop).await {
+                // It may be gone before we have read its answer.
+                Ok(_) | Err(ClientError::Lost) => {}
+                Err(error) => return Err(error.into()),
+            }
+            if !client.closed(GONE_WITHIN).await {
+                return Err(CliError::failed("the supervisor said that it stops, and still runs")
+                    .hint(format!("its log is {}", context.layout.log().display())));
+            }
+            say(context, "stopped")
+        })
+    }
+}
+
+async fn connect(context: &Context) -> Result<Client, ClientError> {
+    Client::connect(&context.layout, "scv-stop", &[]).await
+}
+
+fn say(context: &Context, text: &str) -> Result<(), CliError> {
+    if context.quiet { Ok(()) } else { Ok(output::line(text)?) }
+}
+
+/// A supervisor writes the mark itself; without one it is ours to write.
+fn remember_stop(context: &Context) -> Result<(), CliError> {
+    let path = context.layout.stopped();
+    fs::private_dir(&context.layout.state())
+        .and_then(|()| fs::replace(&path, b"", Sync::Durable))
+        .map_err(|error| CliError::failed(format!("cannot write {}", path.display())).because(error))
+}
