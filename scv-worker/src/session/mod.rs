@@ -9,13 +9,16 @@ mod clients;
 mod closing;
 pub(crate) mod connection;
 mod inbox;
+mod joining;
 mod journal;
 mod open;
 mod queue;
 mod record;
 mod relay;
+mod setup;
 mod state;
 mod told;
+mod turns;
 mod wanted;
 
 use std::rc::Rc;

@@ -3,43 +3,31 @@
 //! Whoever holds the kernel lock owns the session. A turn that was cut short is told once as
 //! interrupted and never run again; prompts that waited still wait, paused.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use secrecy::ExposeSecret;
 use shared::clock;
-use shared::config::{Config, ConfigError, ProviderProfile, Sources};
+use shared::config::ConfigError;
 use shared::fs::{self, Lock, Sync};
 use shared::layout::{Layout, SessionDir};
-use shared::process::{Family, Identity};
-use shared::protocol::client::{ClientContext, ClientMessage, SessionStart};
+use shared::process::Family;
+use shared::protocol::client::{self, ClientMessage, SessionStart};
 use shared::protocol::server::TurnBody;
 use shared::protocol::{ErrorCode, SessionId};
-use shared::registry::SessionMeta;
-use shared::secret::Mask;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::clients::{About, Clients};
 use super::journal::{Journal, Loaded};
 use super::record::Record;
+use super::setup::{Equipment, Setup, client_context};
 use super::state::State;
 use super::{Session, WAITING_INPUTS};
-use crate::agents::conversation::{Conversations, Limits, Markers, Snapshot};
-use crate::agents::{self, Agents};
 use crate::approvals::{Broker, Patience};
 use crate::link::Link;
-use crate::provider::{self, Provider};
-use crate::runs::{Runs, Seat, environment_of_children};
-use crate::tools::{self, Toolbox};
-use crate::turn::prompt;
-use crate::workspace::{self, Workspace};
-
-/// The environment of a session has at most this many bytes on disk.
-const ENV_BYTES: u64 = 1 << 20;
+use crate::workspace;
 
 /// What a session is opened with.
 pub(crate) struct Opening {
@@ -95,7 +83,7 @@ impl OpenError {
         }
     }
 
-    fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+    pub(super) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { doing, source }
     }
 }
@@ -134,7 +122,7 @@ pub(crate) fn open(opening: Opening, message: Option<&ClientMessage>) -> Result<
 pub(crate) fn rehearse(opening: Opening) {
     let start = SessionStart { cwd: opening.layout.home().to_owned(), ..SessionStart::default() };
     let line = serde_json::to_vec(&ClientMessage::SessionStart(Box::new(start))).unwrap_or_default();
-    let Ok(message) = shared::protocol::client::parse(&line) else { return };
+    let Ok(message) = client::parse(&line) else { return };
     let ClientMessage::SessionStart(start) = &message else { return };
     let dir = opening.layout.session(opening.id);
     // What is wrong is told to the client whose session it concerns.
@@ -236,115 +224,6 @@ fn build(
     Ok(session)
 }
 
-/// What a session is and runs on, from its files, its client and the configuration.
-struct Setup {
-    meta: SessionMeta,
-    env: BTreeMap<String, String>,
-    config: Config,
-    model: String,
-    provider: Rc<dyn Provider>,
-    note: Option<String>,
-}
-
-impl Setup {
-    fn read(
-        opening: &Opening,
-        message: Option<&ClientMessage>,
-        start: Option<&SessionStart>,
-        dir: &SessionDir,
-    ) -> Result<Self, OpenError> {
-        let loaded = SessionMeta::load(dir).map_err(OpenError::io("read the session's meta file"))?;
-        let is_new = loaded.is_none();
-        let mut meta = match loaded {
-            Some(meta) => meta,
-            None => SessionMeta::of(opening.id, start.ok_or(OpenError::NotFound)?),
-        };
-        meta.config_path = meta.config_path.or_else(|| opening.config_path.clone());
-        let env = environment(dir, client_context(message)).map_err(OpenError::io("read the session's environment"))?;
-        let config = Config::load(&Sources {
-            workspace: Some(meta.cwd.clone()),
-            config_path: meta.config_path.clone(),
-            env: env.clone(),
-            overrides: meta.overrides.clone(),
-            ..Sources::of(&opening.layout)
-        })?;
-        let profile = profile(&config, &meta)?;
-        let key = Key::of(&profile, &env, &meta);
-        if is_new && matches!(key, Key::Missing) {
-            return Err(OpenError::Invalid(no_key(&config, &meta, &profile)));
-        }
-        meta.key_from_client = meta.key_from_client || matches!(key, Key::FromClient(_));
-        let note = matches!(key, Key::Missing).then(|| KEY_IS_GONE.to_owned());
-        let provider = make_provider(&config, &meta, &profile, key)?;
-        Ok(Self { meta, env, config, model: profile.model, provider, note })
-    }
-
-    /// Writes the files of the session; a key is in none of them.
-    fn keep(&self, dir: &SessionDir, with_environment: bool, sync: Sync) -> io::Result<()> {
-        self.meta.save(dir, sync)?;
-        if with_environment { keep_environment(dir, &self.config, &self.env, sync) } else { Ok(()) }
-    }
-}
-
-/// What attaching clients are told of a session whose key is gone.
-const KEY_IS_GONE: &str =
-    "the key of this session came from a client that is gone; attach from a shell that has it, or configure one";
-
-/// What the turns of a session work with.
-struct Equipment {
-    mask: Rc<Mask>,
-    runs: Runs,
-    conversations: watch::Receiver<Snapshot>,
-    agents: Option<Rc<Agents>>,
-    tools: Toolbox,
-    instructions: Rc<str>,
-}
-
-impl Equipment {
-    fn of(setup: &Setup, layout: &Layout, id: SessionId, family: Family, state: &State) -> Result<Self, OpenError> {
-        let Setup { meta, env, config, .. } = setup;
-        let secrets = config.secret_values(env);
-        let values = || secrets.iter().map(ExposeSecret::expose_secret);
-        let seat = Seat {
-            instance: layout.instance(),
-            session: id,
-            depth: meta.delegation_depth,
-            parent: std::env::var(shared::process::PARENT).ok(),
-        };
-        let children_get = environment_of_children(env, &config.key_env_names(), values(), &config.tools.pass_env);
-        let runs = Runs::new(family, seat, children_get);
-        let limits = Limits {
-            conversations: config.agent.max_conversations,
-            idle: Duration::from_secs(config.agent.conversation_idle_seconds),
-        };
-        let owner = Identity::current().map_err(OpenError::io("read my own process"))?;
-        let markers = Markers { dir: layout.conversations(), session: id, owner };
-        // What cannot be read is forgotten: the agents keep their transcripts.
-        let kept = serde_json::from_value(state.conversations.clone()).unwrap_or_default();
-        let conversations = Conversations::new(limits, markers, kept);
-        let watched = conversations.watch();
-        let mut equipment = Self {
-            mask: Rc::new(Mask::of(values())),
-            runs,
-            conversations: watched,
-            agents: None,
-            tools: Toolbox::none(),
-            instructions: instructions(config, meta, None).into(),
-        };
-        if !meta.no_tools {
-            let workspace = Rc::new(Workspace::open(&meta.cwd)?);
-            let whose = agents::Session { layout: layout.clone(), workspace: workspace.clone() };
-            let settings = agents::Settings::from(config);
-            let agents = Rc::new(Agents::new(whose, settings, conversations, equipment.runs.clone()));
-            equipment.tools = tools::of_session(&workspace, &agents, &equipment.runs, config)
-                .map_err(|error| OpenError::Invalid(error.to_string()))?;
-            equipment.instructions = instructions(config, meta, Some(&agents)).into();
-            equipment.agents = Some(agents);
-        }
-        Ok(equipment)
-    }
-}
-
 impl Session {
     /// Says once what the last worker's death cut short.
     fn recover(&mut self, nobody_asked: bool) -> io::Result<()> {
@@ -372,108 +251,6 @@ impl Session {
         self.unwant();
         Ok(())
     }
-}
-
-fn client_context(message: Option<&ClientMessage>) -> Option<&ClientContext> {
-    match message? {
-        ClientMessage::SessionStart(start) => start.client.as_ref(),
-        ClientMessage::SessionAttach(attach) => attach.client.as_ref(),
-        _ => None,
-    }
-}
-
-/// The client's environment; else the one that was kept; else the one that scvd was started with.
-fn environment(dir: &SessionDir, context: Option<&ClientContext>) -> io::Result<BTreeMap<String, String>> {
-    if let Some(context) = context {
-        return Ok(context.env.clone());
-    }
-    match fs::read_bounded(&dir.env(), ENV_BYTES) {
-        Ok(kept) => Ok(serde_json::from_slice(&kept)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Keeps the environment without keys: those live in this process only.
-fn keep_environment(dir: &SessionDir, config: &Config, env: &BTreeMap<String, String>, sync: Sync) -> io::Result<()> {
-    let secrets = config.secret_values(env);
-    let names = config.key_env_names();
-    let kept: BTreeMap<&String, &String> = env
-        .iter()
-        .filter(|(name, value)| {
-            !names.contains(name) && !secrets.iter().any(|secret| secret.expose_secret() == value.as_str())
-        })
-        .collect();
-    fs::replace(&dir.env(), &serde_json::to_vec(&kept)?, sync)
-}
-
-fn profile(config: &Config, meta: &SessionMeta) -> Result<ProviderProfile, OpenError> {
-    let mut profile = config.provider_profile(meta.provider.as_deref())?;
-    if let Some(model) = &meta.model {
-        profile.model.clone_from(model);
-    }
-    if let Some(base_url) = &meta.base_url {
-        profile.base_url.clone_from(base_url);
-    }
-    Ok(profile)
-}
-
-/// The provider's key, and whether a later worker would find it too.
-enum Key {
-    Configured(secrecy::SecretString),
-    FromClient(secrecy::SecretString),
-    NotNeeded,
-    Missing,
-}
-
-impl Key {
-    fn of(profile: &ProviderProfile, env: &BTreeMap<String, String>, meta: &SessionMeta) -> Self {
-        match (profile.api_key(env), profile.api_key(&BTreeMap::new())) {
-            (Some(key), Some(configured)) if key.expose_secret() == configured.expose_secret() => Self::Configured(key),
-            (Some(key), _) => Self::FromClient(key),
-            // Endpoints that are not behind TLS are nearly always somebody's own machine.
-            (None, _) if profile.base_url.starts_with("http://") && !meta.key_from_client => Self::NotNeeded,
-            (None, _) => Self::Missing,
-        }
-    }
-}
-
-fn no_key(config: &Config, meta: &SessionMeta, profile: &ProviderProfile) -> String {
-    let name = meta.provider.as_deref().unwrap_or(&config.provider.active);
-    let variable = if profile.api_key_env.is_empty() { "SCV_API_KEY" } else { &profile.api_key_env };
-    format!(
-        "no API key for provider {name}: set {variable}, or providers.{name}.api_key in config.toml \
-         (`scv config init` writes a starter)"
-    )
-}
-
-fn make_provider(
-    config: &Config,
-    meta: &SessionMeta,
-    profile: &ProviderProfile,
-    key: Key,
-) -> Result<Rc<dyn Provider>, OpenError> {
-    let name = meta.provider.as_deref().unwrap_or(&config.provider.active);
-    if profile.wire_api != shared::config::WireApi::Responses {
-        return Err(OpenError::Invalid(format!("providers.{name}.wire_api: this release speaks \"responses\" only")));
-    }
-    let mut settings = provider::Settings::of(name, profile, &config.provider_limits, &BTreeMap::new());
-    settings.api_key = match key {
-        Key::Configured(key) | Key::FromClient(key) => Some(key),
-        Key::NotNeeded | Key::Missing => None,
-    };
-    Ok(Rc::new(provider::responses::Responses::new(settings)))
-}
-
-fn instructions(config: &Config, meta: &SessionMeta, agents: Option<&Agents>) -> String {
-    let delegating = agents.and_then(agents::prompt::section);
-    prompt::system_prompt(&prompt::Parts {
-        workspace: (!meta.no_tools).then_some(meta.cwd.as_path()),
-        custom: meta.system_prompt.as_deref().or(Some(&config.agent.system_prompt)),
-        delegating: delegating.as_deref(),
-    })
 }
 
 /// A new session with the history of a closed one.

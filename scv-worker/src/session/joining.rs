@@ -1,0 +1,112 @@
+//! A client joins: what it is told first, and what it becomes.
+
+use shared::protocol::client::{self, ClientMessage, OnDisconnect};
+use shared::protocol::server::{Reply, ServerEvent, SessionStarted, TurnBody, TurnEvent};
+use shared::protocol::{ErrorCode, limits};
+
+use super::clients::Client;
+use super::connection::{self, Connection};
+use super::{ClientId, Session};
+
+impl Session {
+    /// A client joins: its first line is `session.start` or `session.attach`.
+    pub(super) fn connected(&mut self, connection: Connection) {
+        let Connection { peer, features, io, mut first } = connection;
+        let id = ClientId(self.next_client);
+        self.next_client += 1;
+        let rest = first.iter().position(|b| *b == b'\n').map_or(Vec::new(), |end| first.split_off(end + 1));
+        let message = client::parse(&first);
+        let out = match connection::run(id, io, rest, self.inputs_in.clone(), self.clients.room.clone()) {
+            Ok(out) => out,
+            Err(error) => {
+                tracing::warn!(%error, "cannot serve a client");
+                return;
+            }
+        };
+        self.recovered_at = None;
+        self.stay();
+        match message {
+            Ok(ClientMessage::SessionStart(start)) => {
+                let mut client = Client::live(out, peer, &features, start.request_id.clone(), self.state.seq);
+                client.auto_approve = start.auto_approve;
+                self.change_owner(start.on_disconnect.unwrap_or(self.meta.on_disconnect));
+                client.reply(&self.started(&start.request_id));
+                client.reply(&self.snapshot());
+                // The same id again attaches: what was said before comes too.
+                if self.state.seq > 0 && client.features.attach {
+                    client.replay(&self.journal, 0, self.state_now());
+                }
+                self.clients.insert(id, client);
+            }
+            Ok(ClientMessage::SessionAttach(attach)) => {
+                let mut client = Client::live(out, peer, &features, attach.request_id.clone(), self.state.seq);
+                client.features.attach = true;
+                client.auto_approve = attach.auto_approve.unwrap_or(false);
+                self.change_owner(attach.on_disconnect.unwrap_or(self.meta.on_disconnect));
+                client.replay(&self.journal, attach.after_seq, self.state_now());
+                let again: Vec<_> = self.open_approvals(attach.after_seq);
+                self.clients.insert(id, client);
+                self.feed();
+                if let Some(client) = self.clients.get(id) {
+                    client.reply(&self.snapshot());
+                    for event in again {
+                        client.reply(&event);
+                    }
+                }
+            }
+            Ok(_) | Err(_) => {
+                let client = Client::live(out, peer, &features, String::new(), self.state.seq);
+                client.reply(&ServerEvent::fatal(
+                    None,
+                    ErrorCode::InvalidRequest,
+                    "a session begins with session.start or session.attach",
+                ));
+                client.out().close();
+                self.clients.insert(id, client);
+            }
+        }
+        self.feed();
+        self.say_state();
+    }
+
+    pub(super) fn change_owner(&mut self, on_disconnect: OnDisconnect) {
+        if self.meta.on_disconnect != on_disconnect || self.meta.closed {
+            self.meta.on_disconnect = on_disconnect;
+            self.meta.closed = false;
+            self.save_meta();
+        }
+    }
+
+    fn started(&self, request_id: &str) -> ServerEvent {
+        let tui = &self.config.tui;
+        ServerEvent::Reply(Reply::SessionStarted(SessionStarted {
+            request_id: request_id.to_owned(),
+            session_id: self.id,
+            cwd: self.meta.cwd.clone(),
+            model: self.model.clone(),
+            context_max_tokens: self.config.context.max_tokens,
+            max_server_frame_bytes: limits::SERVER_FRAME_BYTES as u64,
+            max_transcript_bytes: tui.max_transcript_bytes,
+            max_transcript_items: tui.max_transcript_items,
+            max_prompt_history_bytes: tui.max_prompt_history_bytes,
+            max_prompt_history_items: tui.max_prompt_history_items,
+        }))
+    }
+
+    /// Open approvals that the client has seen already are sent again, with the same id.
+    fn open_approvals(&self, after_seq: u64) -> Vec<ServerEvent> {
+        let Some(turn) = &self.state.turn else { return Vec::new() };
+        self.broker
+            .asked_until(after_seq)
+            .map(|request| {
+                ServerEvent::Turn(TurnEvent {
+                    body: TurnBody::ApprovalRequested(request.clone()),
+                    request_id: turn.prompt.request_id.clone(),
+                    session_id: self.id,
+                    turn_id: turn.turn_id.clone(),
+                    seq: after_seq.min(self.state.seq),
+                })
+            })
+            .collect()
+    }
+}
