@@ -14,6 +14,7 @@ pub mod program;
 pub mod session;
 pub mod strict;
 pub mod talk;
+pub mod terminal;
 pub mod wire;
 
 pub use env::{TestEnv, eventually};
