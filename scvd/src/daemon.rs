@@ -257,6 +257,9 @@ fn keep_down(daemon: &Daemon) {
     if let Err(cause) = fs::replace(&daemon.layout.stopped(), b"", Sync::Durable) {
         error!("cannot write {}: {cause}", daemon.layout.stopped().display());
     }
+    if let Err(cause) = fs::remove(&daemon.layout.kept()) {
+        error!("cannot remove {}: {cause}", daemon.layout.kept().display());
+    }
 }
 
 /// Ends every worker and everything that they started; returns when all of it is gone.

@@ -89,6 +89,10 @@ impl Layout {
     pub fn stopped(&self) -> PathBuf {
         self.state().join("stopped")
     }
+    /// Exists from `scv start` to `scv stop`: the supervisor stays also with nothing to do.
+    pub fn kept(&self) -> PathBuf {
+        self.state().join("kept")
+    }
     /// Where a detached supervisor writes its log.
     pub fn log(&self) -> PathBuf {
         self.state().join("scvd.log")

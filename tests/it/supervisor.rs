@@ -53,6 +53,26 @@ fn what_somebody_started_stays_and_what_a_command_needed_leaves_when_idle() {
 }
 
 #[test]
+fn start_makes_a_supervisor_stay_that_a_command_had_started_for_itself() {
+    let env = TestEnv::new();
+    env.configure("http://127.0.0.1:9/v1", "[supervisor]\nidle_exit_seconds = 1\n");
+    let gone = || env.running("scvd").is_empty();
+    env.scv(&["sessions", "ls"]).exits(0);
+    eventually("it leaves when idle", scv_tests::DEADLINE, gone);
+    env.scv(&["sessions", "ls"]).exits(0);
+    let told = env.scv(&["start"]);
+    told.exits(0);
+    assert!(told.stdout.contains("runs already"), "{told:?}");
+    assert!(env.layout().kept().exists());
+    // Longer than it would have stayed; that nothing happens has no event.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert!(!gone());
+    env.scv(&["stop"]).exits(0);
+    assert!(!env.layout().kept().exists());
+    env.finish();
+}
+
+#[test]
 fn of_supervisors_started_at_once_one_wins() {
     let env = TestEnv::with_model("http://127.0.0.1:9/v1");
     let started: Vec<_> = (0..6).map(|_| env.supervise(&[])).collect();

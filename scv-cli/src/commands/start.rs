@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use shared::client::{Client, ClientError};
+use shared::fs::{self, Sync};
 use shared::protocol::control::Command;
 
 use super::run::{forget_stop, workspace};
@@ -29,6 +30,7 @@ impl Start {
         }
         let workspace = workspace(self.workspace.as_deref())?;
         forget_stop(context)?;
+        keep(context)?;
         block_on(async {
             let (mut client, verb) = match Client::connect(&context.layout, "scv-start", &[]).await {
                 Ok(client) => (client, "runs already"),
@@ -45,4 +47,12 @@ impl Start {
             Ok(())
         })
     }
+}
+
+/// From now on the supervisor stays, also one that a command had started for itself.
+fn keep(context: &Context) -> Result<(), CliError> {
+    let kept = context.layout.kept();
+    fs::private_dir(&context.layout.state())
+        .and_then(|()| fs::replace(&kept, b"", Sync::Durable))
+        .map_err(|error| CliError::failed(format!("cannot write {}", kept.display())).because(error))
 }

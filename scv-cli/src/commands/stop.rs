@@ -64,5 +64,6 @@ fn remember_stop(context: &Context) -> Result<(), CliError> {
     let path = context.layout.stopped();
     fs::private_dir(&context.layout.state())
         .and_then(|()| fs::replace(&path, b"", Sync::Durable))
+        .and_then(|()| fs::remove(&context.layout.kept()))
         .map_err(|error| CliError::failed(format!("cannot write {}", path.display())).because(error))
 }

@@ -25,14 +25,31 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Reads the marks in `state/wanted`.
+    /// Reads the marks in `state/wanted`, and `state/kept`.
     pub(crate) fn read(layout: &Layout, settings: &Settings, on_demand: bool) -> Self {
         let marks = std::fs::read_dir(layout.wanted()).into_iter().flatten().flatten().take(MAX_MARKS);
         Self {
             sessions: marks.filter_map(|mark| mark.file_name().to_str()?.parse().ok()).collect(),
             spares: settings.spare_workers,
             max_sessions: settings.max_sessions,
-            idle_exit: settings.idle_exit.filter(|_| on_demand),
+            idle_exit: settings.idle_exit.filter(|_| on_demand && !layout.kept().exists()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_was_started_to_stay_never_leaves_by_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::open(dir.path()).unwrap();
+        layout.create().unwrap();
+        let settings = Settings::default();
+        assert_eq!(Wanted::read(&layout, &settings, true).idle_exit, settings.idle_exit);
+        assert_eq!(Wanted::read(&layout, &settings, false).idle_exit, None);
+        std::fs::write(layout.kept(), b"").unwrap();
+        assert_eq!(Wanted::read(&layout, &settings, true).idle_exit, None);
     }
 }
