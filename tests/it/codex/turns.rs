@@ -97,7 +97,13 @@ fn while_it_runs_it_is_on_record_listed_tagged_and_a_group_of_its_own() {
 
     assert_eq!((leader.ppid, leader.group), (worker.pid, leader.pid));
     assert_ne!(leader.group, worker.group);
-    let sleep = env.children().into_iter().find(|child| child.name == "sleep").unwrap();
+    // The shell has started it, and it may not have become `sleep` yet.
+    let mut found = None;
+    eventually("the command's child", scv_tests::DEADLINE, || {
+        found = env.children().into_iter().find(|child| child.name == "sleep");
+        found.is_some()
+    });
+    let sleep = found.unwrap();
     assert_eq!((leader.cwd(), sleep.cwd()), (Some(cwd.clone()), Some(cwd)));
     for process in [&leader, &sleep] {
         let chain = process.var("SCV_PARENT").unwrap();
