@@ -23,6 +23,9 @@ use crate::signals;
 /// A worker with neither a supervisor nor a session leaves after this.
 const ALONE_AT_MOST: Duration = Duration::from_secs(5);
 
+/// A worker that a client already waits for gets it at once; only one that gets none rehearses.
+const REHEARSE_AFTER: Duration = Duration::from_millis(1);
+
 /// Runs the worker of bundle `id` to its end.
 pub(crate) async fn run(layout: Layout, id: &str) -> anyhow::Result<()> {
     process::become_subreaper().context("cannot become the reaper of my children")?;
@@ -76,11 +79,19 @@ async fn wait_for_session(
 ) -> Option<(Session, Vec<Input>)> {
     let opening =
         |id| Opening { layout: layout.clone(), id, link: link.clone(), family: family.clone(), config_path: None };
+    let mut rehearsal_is_due = false;
     loop {
-        let event = if link.is_up() {
+        let patience = if rehearsal_is_due { REHEARSE_AFTER } else { ALONE_AT_MOST };
+        let event = if link.is_up() && !rehearsal_is_due {
             events.recv().await
+        } else if let Ok(event) = tokio::time::timeout(patience, events.recv()).await {
+            event
+        } else if rehearsal_is_due {
+            rehearsal_is_due = false;
+            session::rehearse(opening(SessionId::new()));
+            continue;
         } else {
-            tokio::time::timeout(ALONE_AT_MOST, events.recv()).await.ok().flatten()
+            None
         };
         let (session_id, hand_over) = match event? {
             LinkEvent::Message(ToWorker::Client { id, session_id, features, peer, .. }, Some(hand_over)) => {
@@ -89,7 +100,7 @@ async fn wait_for_session(
             LinkEvent::Message(ToWorker::Resume { session_id }, _) => (session_id, None),
             LinkEvent::Message(ToWorker::End { .. } | ToWorker::MayLeave {}, _) => return None,
             LinkEvent::Message(ToWorker::Go {}, _) => {
-                session::rehearse(opening(SessionId::new()));
+                rehearsal_is_due = true;
                 continue;
             }
             LinkEvent::Up | LinkEvent::Down | LinkEvent::Message(_, _) => continue,
