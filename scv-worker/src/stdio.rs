@@ -36,7 +36,7 @@ pub(crate) async fn run(layout: Layout) -> anyhow::Result<()> {
         let id = message.as_ref().and_then(ClientMessage::session_id).unwrap_or_default();
         let config_path = std::env::var_os("SCV_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
         let opening = Opening { layout: layout.clone(), id, link: Link::none(), family: family.clone(), config_path };
-        match session::open(opening, message.as_ref()) {
+        match session::open(opening, message.as_ref(), None) {
             Ok(session) => {
                 let inputs = session.inputs();
                 signals::end_the_session(inputs.clone()).context("cannot catch signals")?;

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use crate::link::{self, Link, LinkEvent};
 use crate::session::connection::{Connection, Io};
-use crate::session::{self, Ended, Input, Opening, Session};
+use crate::session::{self, Ended, Input, Opening, Session, Staged};
 use crate::signals;
 
 /// A worker with neither a supervisor nor a session leaves after this.
@@ -38,7 +38,9 @@ pub(crate) async fn run(layout: Layout, id: &str) -> anyhow::Result<()> {
     let tending = family.clone();
     tokio::task::spawn_local(async move { tending.tend().await });
 
-    let Some((session, first)) = wait_for_session(&layout, &link, &mut events, &family).await else { return Ok(()) };
+    let Some((session, first)) = wait_for_session(&layout, &bundle, &link, &mut events, &family).await else {
+        return Ok(());
+    };
     let inputs = session.inputs();
     signals::end_the_session(inputs.clone()).context("cannot catch signals")?;
     for input in first {
@@ -73,6 +75,7 @@ fn say_ready() -> io::Result<()> {
 /// A spare waits here.
 async fn wait_for_session(
     layout: &Layout,
+    bundle: &WorkerDir,
     link: &Link,
     events: &mut mpsc::Receiver<LinkEvent>,
     family: &Family,
@@ -80,6 +83,7 @@ async fn wait_for_session(
     let opening =
         |id| Opening { layout: layout.clone(), id, link: link.clone(), family: family.clone(), config_path: None };
     let mut rehearsal_is_due = false;
+    let mut staged = None;
     loop {
         let patience = if rehearsal_is_due { REHEARSE_AFTER } else { ALONE_AT_MOST };
         let event = if link.is_up() && !rehearsal_is_due {
@@ -89,6 +93,8 @@ async fn wait_for_session(
         } else if rehearsal_is_due {
             rehearsal_is_due = false;
             session::rehearse(opening(SessionId::new()));
+            // Without it the session makes its own.
+            staged = Staged::make(bundle.session()).ok();
             continue;
         } else {
             None
@@ -107,7 +113,7 @@ async fn wait_for_session(
         };
         let opening = opening(session_id);
         let Some((id, features, peer, hand_over)) = hand_over else {
-            match session::open(opening, None) {
+            match session::open(opening, None, None) {
                 Ok(session) => {
                     link.runs(session_id);
                     return Some((session, Vec::new()));
@@ -120,7 +126,7 @@ async fn wait_for_session(
         };
         let first = hand_over.bytes.split(|b| *b == b'\n').next().unwrap_or_default();
         let message = client::parse(first).ok();
-        match session::open(opening, message.as_ref()) {
+        match session::open(opening, message.as_ref(), staged.take()) {
             Ok(session) => {
                 link.runs(session_id);
                 link.say(ToSupervisor::Taken { id });

@@ -172,6 +172,10 @@ impl WorkerDir {
     pub fn socket(&self) -> PathBuf {
         self.0.join("control.sock")
     }
+    /// A session's directory that has no name yet; goes with the bundle if it never gets one.
+    pub fn session(&self) -> SessionDir {
+        SessionDir(self.0.join("session"))
+    }
     /// How it ended, written by the worker itself.
     pub fn exit(&self) -> PathBuf {
         self.0.join("exit.json")

@@ -49,7 +49,7 @@ use connection::Connection;
 use journal::Journal;
 use state::State;
 
-pub(crate) use open::{Opening, open, rehearse};
+pub(crate) use open::{Opening, Staged, open, rehearse};
 
 /// Messages of clients that wait for the session.
 const WAITING_INPUTS: usize = 64;

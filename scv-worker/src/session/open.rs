@@ -99,16 +99,52 @@ fn with_cause(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// A session's directory without a name: made by a spare while nobody waits, given its name by one
+/// rename.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    dir: SessionDir,
+    lock: Lock,
+}
+
+impl Staged {
+    /// Makes `dir`, its lock and an empty journal.
+    pub(crate) fn make(dir: SessionDir) -> io::Result<Self> {
+        fs::private_dir(dir.path())?;
+        let lock = Lock::try_acquire(&dir.lock())?.ok_or(io::ErrorKind::AlreadyExists)?;
+        Journal::open(&dir)?;
+        Ok(Self { dir, lock })
+    }
+
+    /// Becomes the session `dir`, which is not there. Fails where somebody came first, and where
+    /// `sessions/` is on a disk of its own.
+    fn become_session(self, dir: &SessionDir) -> io::Result<Lock> {
+        std::fs::rename(self.dir.path(), dir.path())?;
+        Ok(self.lock)
+    }
+}
+
 /// Opens the session that `message` starts or attaches to; without a message, a wanted one.
-pub(crate) fn open(opening: Opening, message: Option<&ClientMessage>) -> Result<Session, OpenError> {
+pub(crate) fn open(
+    opening: Opening,
+    message: Option<&ClientMessage>,
+    staged: Option<Staged>,
+) -> Result<Session, OpenError> {
     let start = if let Some(ClientMessage::SessionStart(start)) = message { Some(&**start) } else { None };
     let dir = opening.layout.session(opening.id);
     let fresh = !dir.path().exists();
     if fresh {
         check(start.ok_or(OpenError::NotFound)?)?;
-        fs::private_dir(dir.path()).map_err(OpenError::io("make the session's directory"))?;
     }
-    let lock = own(&dir)?;
+    let named = staged.filter(|_| fresh).and_then(|staged| staged.become_session(&dir).ok());
+    let lock = match named {
+        Some(lock) => lock,
+        None if fresh => {
+            fs::private_dir(dir.path()).map_err(OpenError::io("make the session's directory"))?;
+            own(&dir)?
+        }
+        None => own(&dir)?,
+    };
     let opened = build(opening, message, start, &dir, lock, fresh);
     if opened.is_err() && fresh {
         // Nothing was accepted in it: a start that failed leaves nothing behind.

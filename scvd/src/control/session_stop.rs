@@ -3,6 +3,7 @@
 use std::io;
 use std::rc::Rc;
 
+use shared::fs;
 use shared::protocol::{ErrorCode, SessionId};
 
 use super::status::status;
@@ -26,6 +27,11 @@ pub(super) async fn end(daemon: &Rc<Daemon>, session: SessionId) -> Result<(), F
 
 /// Ends the session's worker and marks the session as closed.
 async fn stop(daemon: &Rc<Daemon>, session: SessionId) -> Result<(), Failure> {
+    // First: a session that is wanted would be started again as soon as its worker is gone.
+    let mark = daemon.layout.wanted_session(session);
+    fs::remove(&mark).map_err(|cause| {
+        Failure::new(ErrorCode::InternalError, format!("cannot remove {}: {cause}", mark.display()))
+    })?;
     end(daemon, session).await?;
     // The worker does this itself; one that was killed did not, and one that was not there could not.
     match closed::mark_closed(&daemon.layout, session) {
