@@ -137,7 +137,7 @@ fn who_never_says_initialize_is_dropped_after_ten_seconds() {
 #[test]
 fn unfinished_lines_of_strangers_cost_bounded_memory() {
     let env = running();
-    let before = supervisor(&env).pss_kib().unwrap();
+    let before = supervisor(&env).anonymous_kib().unwrap();
     let chunk = vec![b'x'; 1 << 20];
     let mut streams: Vec<UnixStream> = (0..64).map(|_| env.connect().unwrap()).collect();
     for stream in &mut streams {
@@ -151,7 +151,7 @@ fn unfinished_lines_of_strangers_cost_bounded_memory() {
     }
     let mut welcome = Wire::plain(&env);
     welcome.control(&json!({"action": "status"}));
-    let after = supervisor(&env).pss_kib().unwrap();
+    let after = supervisor(&env).anonymous_kib().unwrap();
     assert!(after < before + (24 << 10), "{before} KiB, then {after} KiB");
     drop(streams);
     welcome.control(&json!({"action": "status"}));
@@ -174,13 +174,13 @@ fn deafen(stream: &mut UnixStream) {
 #[test]
 fn a_client_that_never_reads_costs_a_bound_and_stops_nobody() {
     let env = running();
-    let before = supervisor(&env).pss_kib().unwrap();
+    let before = supervisor(&env).anonymous_kib().unwrap();
     let mut deaf = env.connect().unwrap();
     deafen(&mut deaf);
     let start = Instant::now();
     Wire::plain(&env).control(&json!({"action": "status"}));
     assert!(start.elapsed() < Duration::from_secs(2), "another client waited {:?}", start.elapsed());
-    let after = supervisor(&env).pss_kib().unwrap();
+    let after = supervisor(&env).anonymous_kib().unwrap();
     assert!(after < before + (64 << 10), "{before} KiB, then {after} KiB");
     env.finish();
 }

@@ -80,13 +80,13 @@ fn one_that_can_attach_falls_behind_and_catches_up_from_the_journal() {
         told.extend(wire.collect("the queue", |event| event["type"] == "queue.snapshot"));
         // What a turn takes for itself varies; what a leak takes grows on in the other half.
         if turn <= TURNS / 2 {
-            before = before.max(worker.pss_kib().unwrap());
+            before = before.max(worker.anonymous_kib().unwrap());
         }
     }
     let took = start.elapsed();
     // The one that reads is never held up: a hold-up lasts 30 s.
     assert!(took < Duration::from_secs(28), "{took:?}");
-    let after = worker.pss_kib().unwrap();
+    let after = worker.anonymous_kib().unwrap();
     assert!(after < before + MEMORY_KIB, "{before} KiB, then {after} KiB");
 
     let seen = read_all(&mut slow, TURNS);

@@ -123,8 +123,18 @@ impl Process {
 
     /// Its proportional set size in KiB.
     pub fn pss_kib(&self) -> Option<u64> {
+        self.rollup("Pss:")
+    }
+
+    /// The memory that it alone has taken, in KiB: unlike its share of the program's pages, this
+    /// does not grow when another process of the same program ends.
+    pub fn anonymous_kib(&self) -> Option<u64> {
+        self.rollup("Pss_Anon:")
+    }
+
+    fn rollup(&self, field: &str) -> Option<u64> {
         let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
-        rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?.trim().strip_suffix(" kB")?.parse().ok()
+        rollup.lines().find_map(|line| line.strip_prefix(field))?.trim().strip_suffix(" kB")?.parse().ok()
     }
 
     /// Its open descriptors.
