@@ -5,6 +5,7 @@ mod commands;
 mod context;
 mod error;
 mod output;
+mod service;
 mod start;
 
 use std::process::ExitCode;

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use serde::Serialize;
 
+use crate::context::Context;
 use crate::error::CliError;
 
 /// Writes a line to stdout.
@@ -37,6 +38,14 @@ fn align(rows: &[Vec<String>]) -> Vec<String> {
             cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
         })
         .collect()
+}
+
+/// Tells on stderr what somebody should know although it worked.
+pub(crate) fn warn(context: &Context, text: &str) {
+    if !context.quiet {
+        // As for `report`.
+        let _ = writeln!(io::stderr(), "warning: {}", printable(text));
+    }
 }
 
 /// Tells an error on stderr: what, causes, what to do.

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::binaries;
 use crate::context::Context;
 use crate::error::{CliError, Kind};
+use crate::service::Service;
 
 /// A start adopts the workers of the last supervisor and gives each 2 s.
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -84,7 +85,13 @@ pub(crate) async fn connect(context: &Context, name: &str, features: &[&str]) ->
             match may_start(context.is_inside_a_run(), context.layout.stopped().exists()) {
                 MayStart::InsideARun => Err(none().hint("none is started from inside a session of SCV")),
                 MayStart::Stopped => Err(none().hint("it was stopped on purpose; `scv start` starts it again")),
-                MayStart::Yes => start(context, None, Stays::WhileNeeded, name, features).await,
+                MayStart::Yes => match Service::reach(context).filter(Service::is_installed) {
+                    Some(service) => {
+                        service.start_again()?;
+                        told(context, Client::connect(&context.layout, name, features).await)
+                    }
+                    None => start(context, None, Stays::WhileNeeded, name, features).await,
+                },
             }
         }
         other => told(context, other),

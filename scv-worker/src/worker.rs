@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use shared::fs;
 use shared::layout::{Layout, WorkerDir};
 use shared::link::{HandOver, SocketAddress, ToSupervisor, ToWorker};
-use shared::process::{self, Family, Identity};
+use shared::process::{self, Cgroup, Family, Identity};
 use shared::protocol::ErrorCode;
 use shared::protocol::SessionId;
 use shared::protocol::client::{self, Peer};
@@ -105,7 +105,8 @@ async fn wait_for_session(
             }
             LinkEvent::Message(ToWorker::Resume { session_id }, _) => (session_id, None),
             LinkEvent::Message(ToWorker::End { .. } | ToWorker::MayLeave {}, _) => return None,
-            LinkEvent::Message(ToWorker::Go {}, _) => {
+            LinkEvent::Message(ToWorker::Go { scope }, _) => {
+                keep_runs_in(family, scope.as_deref());
                 rehearsal_is_due = true;
                 continue;
             }
@@ -141,6 +142,16 @@ async fn wait_for_session(
     }
 }
 
+/// Gives each run a cgroup of its own, where one was delegated to this process and it is there.
+fn keep_runs_in(family: &Family, scope: Option<&str>) {
+    let Some(scope) = scope else { return };
+    match Cgroup::of(std::process::id().cast_signed()) {
+        Ok(Some(cgroup)) if cgroup.name() == scope => family.keep_runs_in(cgroup),
+        Ok(cgroup) => tracing::error!(?cgroup, scope, "this worker is not in its scope; its runs have no cgroups"),
+        Err(error) => tracing::error!(%error, scope, "cannot tell this worker's cgroup"),
+    }
+}
+
 /// Takes what the supervisor says to a worker that has its session.
 async fn pass_on(mut events: mpsc::Receiver<LinkEvent>, inputs: mpsc::Sender<Input>, link: Link) {
     while let Some(event) = events.recv().await {
@@ -163,7 +174,7 @@ async fn pass_on(mut events: mpsc::Receiver<LinkEvent>, inputs: mpsc::Sender<Inp
             LinkEvent::Down
             | LinkEvent::Message(
                 ToWorker::Hello { .. }
-                | ToWorker::Go {}
+                | ToWorker::Go { .. }
                 | ToWorker::Resume { .. }
                 | ToWorker::Client { .. }
                 | ToWorker::Unknown,

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -17,10 +18,11 @@ use tokio::task::LocalSet;
 use tracing::{error, info, warn};
 
 use crate::control::Hub;
-use crate::error::BootError;
+use crate::error::{BootError, EXIT_STOPPED, with_causes};
 use crate::limits::Descriptors;
 use crate::listener::{Connections, Door};
 use crate::lock::ServerLock;
+use crate::scopes::Scopes;
 use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::supervise::{self, Depth, Program, Strangers, Workers};
@@ -50,6 +52,8 @@ pub(crate) struct Daemon {
     pub(crate) descriptors: Descriptors,
     /// The program of workers.
     pub(crate) program: Program,
+    /// Scopes for them, where systemd's user manager runs us.
+    pub(crate) scopes: Option<Scopes>,
     /// The workers.
     pub(crate) workers: Workers,
     /// Sessions that are being removed.
@@ -117,7 +121,7 @@ impl Daemon {
 }
 
 /// Runs the supervisor until it is told to end.
-pub(crate) fn run(layout: Layout, on_demand: bool, strangers: Strangers) -> Result<(), BootError> {
+pub(crate) fn run(layout: Layout, on_demand: bool, strangers: Strangers) -> Result<ExitCode, BootError> {
     process::set_name("scvd");
     let runtime =
         runtime::Builder::new_current_thread().enable_all().build().map_err(BootError::io("start the runtime"))?;
@@ -127,7 +131,7 @@ pub(crate) fn run(layout: Layout, on_demand: bool, strangers: Strangers) -> Resu
     ended
 }
 
-async fn boot_and_serve(layout: Layout, on_demand: bool, strangers: Strangers) -> Result<(), BootError> {
+async fn boot_and_serve(layout: Layout, on_demand: bool, strangers: Strangers) -> Result<ExitCode, BootError> {
     make_directories(&layout)?;
     let lock = ServerLock::acquire(&layout)?;
     let signals = Signals::catch().map_err(BootError::io("catch signals"))?;
@@ -135,7 +139,11 @@ async fn boot_and_serve(layout: Layout, on_demand: bool, strangers: Strangers) -
     process::become_subreaper().map_err(BootError::io("become the reaper of orphans"))?;
     let family = Family::new().map_err(BootError::io("read /proc"))?;
     let program = Program::find().map_err(BootError::io("find scv-worker beside scvd, in libexec/scv, or on PATH"))?;
-    let door = Door::bind(&layout)?;
+    let scopes = Scopes::of_this_service(&layout);
+    let door = match listener::inherited(&layout) {
+        Some(listener) => Door::inherited(&layout, listener)?,
+        None => Door::bind(&layout)?,
+    };
     let (settings, config_error) = settings_of(&layout);
     let (ends, requests) = mpsc::unbounded_channel();
     let daemon = Rc::new(Daemon {
@@ -147,6 +155,7 @@ async fn boot_and_serve(layout: Layout, on_demand: bool, strangers: Strangers) -
         strangers,
         descriptors,
         program,
+        scopes,
         workers: Workers::default(),
         removing: RefCell::default(),
         door,
@@ -162,6 +171,9 @@ async fn boot_and_serve(layout: Layout, on_demand: bool, strangers: Strangers) -
     });
     tokio::task::spawn_local(supervise::reap_forever(daemon.clone()));
     supervise::adopt(&daemon).await;
+    if let Some(scopes) = &daemon.scopes {
+        scopes.end_strays(|worker| daemon.workers.has(worker)).await;
+    }
     supervise::end_orphans(&daemon, Depth::Marked).await;
     if on_demand && daemon.layout.stopped().exists() {
         // `scv stop` came while nobody listened: during a cold start, or between a crash and this
@@ -175,9 +187,9 @@ async fn boot_and_serve(layout: Layout, on_demand: bool, strangers: Strangers) -
     // `once` gave the time of the next look; the first round of `forever` finds it again.
     daemon.look();
     notify::ready();
+    tokio::task::spawn_local(notify::watchdog());
     info!(version = shared::RELEASE, home = %daemon.layout.home().display(), "ready");
-    serve(&daemon, signals, requests).await;
-    Ok(())
+    Ok(serve(&daemon, signals, requests).await)
 }
 
 fn make_directories(layout: &Layout) -> Result<(), BootError> {
@@ -203,7 +215,8 @@ fn settings_of(layout: &Layout) -> (Settings, Option<String>) {
 }
 
 /// Serves until something ends it, then ends it in order.
-async fn serve(daemon: &Rc<Daemon>, mut signals: Signals, mut requests: mpsc::UnboundedReceiver<End>) {
+async fn serve(daemon: &Rc<Daemon>, mut signals: Signals, mut requests: mpsc::UnboundedReceiver<End>) -> ExitCode {
+    let mut exit = ExitCode::SUCCESS;
     tokio::task::spawn_local(listener::accept_forever(daemon.clone()));
     tokio::task::spawn_local(reconcile::forever(daemon.clone()));
     loop {
@@ -232,6 +245,12 @@ async fn serve(daemon: &Rc<Daemon>, mut signals: Signals, mut requests: mpsc::Un
                 stop_everything(daemon).await;
                 daemon.lock.sign_off("stopped by a client");
                 say_farewell(farewell, &mut requests).await;
+                let Some(scopes) = &daemon.scopes else { break };
+                // A client that comes now would have the manager start us again.
+                if let Err(cause) = scopes.stop_service().await {
+                    error!("{}", with_causes(&cause));
+                }
+                exit = ExitCode::from(EXIT_STOPPED);
                 break;
             }
             End::Idle => {
@@ -250,6 +269,7 @@ async fn serve(daemon: &Rc<Daemon>, mut signals: Signals, mut requests: mpsc::Un
     }
     daemon.door.close();
     info!("ended");
+    exit
 }
 
 /// Only `scv start` and `scv run` start anything after this.
@@ -268,6 +288,9 @@ async fn stop_everything(daemon: &Rc<Daemon>) {
     notify::stopping();
     info!("stopping");
     supervise::end_all(daemon, EndReason::Stopped, STOP_GRACE).await;
+    if let Some(scopes) = &daemon.scopes {
+        scopes.end_slice().await;
+    }
     supervise::end_orphans(daemon, Depth::Family).await;
 }
 

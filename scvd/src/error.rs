@@ -10,6 +10,20 @@ pub(crate) const EXIT_CANNOT_START: u8 = 2;
 /// Exit code when another supervisor serves the home.
 pub(crate) const EXIT_HELD: u8 = 3;
 
+/// Exit code after a stop on purpose under a service manager, which is not to start it again.
+pub(crate) const EXIT_STOPPED: u8 = 77;
+
+/// An error and its causes, in one line.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut sentence = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        sentence = format!("{sentence}: {source}");
+        cause = source.source();
+    }
+    sentence
+}
+
 /// Why the supervisor did not start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BootError {
@@ -42,13 +56,7 @@ impl BootError {
 
     /// The error and its causes, in one line.
     pub(crate) fn sentence(&self) -> String {
-        let mut sentence = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(source) = cause {
-            sentence = format!("{sentence}: {source}");
-            cause = source.source();
-        }
-        sentence
+        with_causes(self)
     }
 
     /// 3 when another one serves the home, 0 when it was told to stop, else 2.

@@ -11,6 +11,7 @@ mod lock;
 mod log;
 mod notify;
 mod reconcile;
+mod scopes;
 mod settings;
 mod signals;
 mod supervise;
@@ -58,7 +59,7 @@ fn main() -> ExitCode {
     log::start(std::env::var("SCV_LOG").ok().as_deref());
     let family = supervise::Strangers::before(arguments.guarded_by);
     match daemon::run(layout, arguments.on_demand, family) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             let sentence = error.sentence();
             tracing::error!("{sentence}");

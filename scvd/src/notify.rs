@@ -11,8 +11,21 @@ use tracing::debug;
 
 /// The supervisor serves clients.
 pub(crate) fn ready() {
-    say("ready");
+    // A service's standard output is its journal, where nobody waits for the word.
+    if std::env::var_os("NOTIFY_SOCKET").is_none() {
+        say("ready");
+    }
     tell_manager(NotifyState::Ready);
+}
+
+/// Tells the service manager for ever that this process's one loop turns, if it wants to know.
+pub(crate) async fn watchdog() {
+    let Some(every) = sd_notify::watchdog_enabled() else { return };
+    let mut tick = tokio::time::interval(every / 2);
+    loop {
+        tick.tick().await;
+        tell_manager(NotifyState::Watchdog);
+    }
 }
 
 /// The supervisor could not start.

@@ -16,6 +16,8 @@ pub(crate) struct Settings {
     pub(crate) reconcile_every: Duration,
     /// `supervisor.idle_exit_seconds`; none for 0.
     pub(crate) idle_exit: Option<Duration>,
+    /// `supervisor.worker_memory_max`, in bytes; none without a limit.
+    pub(crate) worker_memory_max: Option<u64>,
 }
 
 impl Default for Settings {
@@ -32,8 +34,23 @@ impl From<&Supervisor> for Settings {
             max_sessions: keys.max_sessions,
             reconcile_every: Duration::from_secs(keys.reconcile_seconds),
             idle_exit: (!idle_exit.is_zero()).then_some(idle_exit),
+            worker_memory_max: bytes(&keys.worker_memory_max),
         }
     }
+}
+
+/// A size such as `512M` in bytes, by powers of 1024; none for an empty text.
+fn bytes(size: &str) -> Option<u64> {
+    let digits = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match size[digits.len()..].to_ascii_uppercase().as_str() {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_shl(shift)
 }
 
 impl Settings {
@@ -52,6 +69,14 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_1024() {
+        let sizes = [("", None), ("0", Some(0)), ("512", Some(512)), ("3k", Some(3 << 10)), ("2G", Some(2 << 30))];
+        for (size, expected) in sizes {
+            assert_eq!(bytes(size), expected, "{size}");
+        }
+    }
 
     #[test]
     fn a_broken_configuration_is_an_error_that_names_the_key_and_not_the_value() {

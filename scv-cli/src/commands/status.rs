@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use shared::client::Client;
 use shared::clock;
-use shared::protocol::control::{Command, Status as Daemon};
+use shared::protocol::control::{Command, Status as Daemon, WorkerEntry};
 
 use crate::context::{Context, block_on};
 use crate::error::CliError;
@@ -42,13 +42,16 @@ fn rows(status: &Daemon, home: &str, now_unix_ms: u64) -> Vec<Vec<String>> {
     let up = status.started_unix_ms.map(|started| Duration::from_millis(now_unix_ms.saturating_sub(started)));
     let up = up.map(|up| format!(", up {}", output::duration(up))).unwrap_or_default();
     row("supervisor", format!("scvd {} (pid {}){up}", status.version, status.pid));
+    if let Some(unit) = &status.service {
+        row("service", unit.clone());
+    }
     row("home", home.into());
     if let Some(sessions) = &status.sessions {
         row("sessions", format!("{} live, {} idle", sessions.live, sessions.idle));
     }
     if !status.workers.is_empty() {
         let spare = status.workers.iter().filter(|worker| worker.role == "spare").count();
-        row("workers", format!("{}, {spare} spare", status.workers.len()));
+        row("workers", format!("{}, {spare} spare{}", status.workers.len(), figures(&status.workers)));
     }
     let agents = &status.delegations;
     row("agents", format!("{} at work, {} idle, {} orphans ended", agents.active, agents.idle, agents.reaped));
@@ -72,9 +75,19 @@ fn rows(status: &Daemon, home: &str, now_unix_ms: u64) -> Vec<Vec<String>> {
     rows
 }
 
+/// What all of them use, where it is known.
+fn figures(workers: &[WorkerEntry]) -> String {
+    let memory: Vec<u64> = workers.iter().filter_map(|worker| worker.memory_bytes).collect();
+    let cpu: Vec<u64> = workers.iter().filter_map(|worker| worker.cpu_ms).collect();
+    let memory = (!memory.is_empty()).then(|| format!(", {} MiB", memory.iter().sum::<u64>() >> 20));
+    let cpu = (!cpu.is_empty())
+        .then(|| format!(", {} of processor time", output::duration(Duration::from_millis(cpu.iter().sum()))));
+    memory.into_iter().chain(cpu).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use shared::protocol::control::{Sessions, WorkerEntry};
+    use shared::protocol::control::Sessions;
 
     use super::*;
 

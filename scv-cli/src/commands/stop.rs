@@ -10,19 +10,36 @@ use shared::protocol::control::Command;
 use crate::context::{Context, block_on};
 use crate::error::CliError;
 use crate::output;
+use crate::service::Service;
 
 /// Its answer comes just before its end.
 const GONE_WITHIN: Duration = Duration::from_secs(5);
 
 /// `scv stop`
 #[derive(Debug, Args)]
-pub(crate) struct Stop {}
+pub(crate) struct Stop {
+    /// Remove the units of systemd, too
+    #[arg(long)]
+    uninstall: bool,
+}
 
 impl Stop {
     /// Stops, and returns once the supervisor is gone. That none runs is no failure.
     pub(super) fn run(self, context: &Context) -> Result<(), CliError> {
-        let Self {} = self;
         context.refuse_if_delegated("stop")?;
+        let said = Self::stop(context)?;
+        // Whatever ran: a unit that is left would be started by the next client, or the next boot.
+        if let Some(service) = Service::reach(context).filter(Service::is_installed) {
+            service.stop()?;
+            if self.uninstall && service.uninstall()? && !context.quiet {
+                output::line(&format!("removed {} and its socket unit", service.names.service))?;
+            }
+        }
+        say(context, &said)
+    }
+
+    /// Ends the supervisor, if one runs; what there is to say.
+    fn stop(context: &Context) -> Result<String, CliError> {
         block_on(async {
             let mut client = match connect(context).await {
                 Err(ClientError::NotRunning { .. }) => {
@@ -30,7 +47,7 @@ impl Stop {
                     // One that was on its way up may have looked for the mark just before.
                     match connect(context).await {
                         Err(ClientError::NotRunning { home }) => {
-                            return say(context, &format!("no supervisor runs for {}", home.display()));
+                            return Ok(format!("no supervisor runs for {}", home.display()));
                         }
                         other => other?,
                     }
@@ -46,7 +63,7 @@ impl Stop {
                 return Err(CliError::failed("the supervisor said that it stops, and still runs")
                     .hint(format!("its log is {}", context.layout.log().display())));
             }
-            say(context, "stopped")
+            Ok("stopped".to_owned())
         })
     }
 }

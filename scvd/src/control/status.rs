@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use shared::protocol::control::{Delegations, SessionState, Sessions, Status};
+use shared::protocol::control::{Delegations, SessionState, Sessions, Status, WorkerEntry};
 
 use crate::daemon::Daemon;
 use crate::supervise::records;
@@ -17,13 +17,26 @@ pub(super) fn status(daemon: &Daemon) -> Status {
         components: Vec::new(),
         delegations: counts(daemon),
         sessions: Some(Sessions { live: count(live.len()), idle: count(idle), ..Sessions::default() }),
-        workers: daemon.workers.list(Instant::now()),
+        workers: workers(daemon),
+        service: daemon.scopes.as_ref().map(crate::scopes::Scopes::service),
         started_unix_ms: Some(daemon.started_unix_ms),
         connections: Some(daemon.connections.now()),
         last_stop: daemon.lock.last_stop.clone(),
         orphans_ended: Some(daemon.orphans_ended.get()),
         config_error: daemon.config_error.borrow().clone(),
     }
+}
+
+fn workers(daemon: &Daemon) -> Vec<WorkerEntry> {
+    let mut workers = daemon.workers.list(Instant::now());
+    if let Some(scopes) = &daemon.scopes {
+        for worker in &mut workers {
+            let cgroup = scopes.cgroup(&worker.id);
+            worker.memory_bytes = cgroup.memory_bytes();
+            worker.cpu_ms = cgroup.cpu_usec().map(|usec| usec / 1000);
+        }
+    }
+    workers
 }
 
 fn counts(daemon: &Daemon) -> Delegations {

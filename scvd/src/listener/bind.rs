@@ -40,6 +40,8 @@ pub(crate) struct Door {
     path: PathBuf,
     bound: RefCell<Option<Bound>>,
     changed: Notify,
+    /// Whether the service manager made the socket, and removes it.
+    is_inherited: bool,
 }
 
 #[derive(Debug)]
@@ -55,7 +57,23 @@ impl Door {
     pub(crate) fn bind(layout: &Layout) -> Result<Self, BindError> {
         let path = layout.socket();
         let bound = bind(&path)?;
-        Ok(Self { path, bound: RefCell::new(Some(bound)), changed: Notify::new() })
+        Ok(Self { path, bound: RefCell::new(Some(bound)), changed: Notify::new(), is_inherited: false })
+    }
+
+    /// Serves the socket that the service manager bound to the home's path.
+    pub(crate) fn inherited(layout: &Layout, listener: StdListener) -> Result<Self, BindError> {
+        let path = layout.socket();
+        let failed = |source| BindError::Io { path: path.clone(), source };
+        listener.set_nonblocking(true).map_err(failed)?;
+        let listener = UnixListener::from_std(listener).map_err(failed)?;
+        // Where it was removed meanwhile, no file is ours, and the manager is asked to mend that.
+        let bound = Bound { listener: Rc::new(listener), file: file_at(&path).unwrap_or_default() };
+        Ok(Self { path, bound: RefCell::new(Some(bound)), changed: Notify::new(), is_inherited: true })
+    }
+
+    /// Whether the service manager made the socket.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.is_inherited
     }
 
     /// Binds it again, after its file was removed.
@@ -73,7 +91,7 @@ impl Door {
 
     /// Removes the file if it is ours. Whoever has connected stays connected.
     pub(crate) fn close(&self) {
-        if self.is_at_its_path() {
+        if !self.is_inherited && self.is_at_its_path() {
             // Fails when somebody was faster, which is what is wanted.
             let _ = std::fs::remove_file(&self.path);
         }
@@ -88,6 +106,18 @@ impl Door {
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
+}
+
+/// The listener that the service manager passed, if it is bound to the home's socket. Call it
+/// once, before there are other threads or descriptors.
+pub(crate) fn inherited(layout: &Layout) -> Option<StdListener> {
+    let mut passed = listenfd::ListenFd::from_env();
+    let listeners = (0..passed.len()).filter_map(|index| passed.take_unix_listener(index).ok().flatten());
+    let is_ours = |listener: &StdListener| {
+        listener.local_addr().is_ok_and(|address| address.as_pathname() == Some(&layout.socket()))
+    };
+    // Others are closed by not being kept.
+    listeners.filter(is_ours).last()
 }
 
 fn bind(path: &Path) -> Result<Bound, BindError> {

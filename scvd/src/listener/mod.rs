@@ -10,5 +10,5 @@ mod handshake;
 mod load;
 
 pub(crate) use accept::accept_forever;
-pub(crate) use bind::{BindError, Door};
+pub(crate) use bind::{BindError, Door, inherited};
 pub(crate) use load::{Connections, is_idle};

@@ -42,7 +42,8 @@ pub(crate) fn apply(daemon: &Rc<Daemon>, id: &str, event: &Event) {
 fn carry_out(daemon: &Rc<Daemon>, id: &str, action: Action) {
     match action {
         Action::Go => {
-            send(daemon, id, ToWorker::Go {});
+            let scope = daemon.scopes.as_ref().map(|scopes| scopes.name(id));
+            send(daemon, id, ToWorker::Go { scope });
             claim::serve_waiting(daemon);
         }
         Action::Resume(session_id) => send(daemon, id, ToWorker::Resume { session_id }),

@@ -16,6 +16,7 @@ use super::link::{Answer, Link};
 use super::state::Event;
 use super::table::WorkerId;
 use crate::daemon::Daemon;
+use crate::error::with_causes;
 
 /// A worker that has not said hello by then is deaf.
 const HELLO_WITHIN: Duration = Duration::from_secs(2);
@@ -36,6 +37,13 @@ pub(super) async fn converse(daemon: Rc<Daemon>, id: WorkerId) {
         Ok(Err(cause)) => return give_up(&daemon, &id, format!("cannot talk to scv-worker {id}: {cause}")),
         Err(_) => return give_up(&daemon, &id, format!("scv-worker {id} did not say hello within 2 seconds")),
     };
+    if let Some(scopes) = &daemon.scopes {
+        let memory_max = daemon.settings.borrow().worker_memory_max;
+        if let Err(cause) = scopes.place(&id, identity.pid, memory_max).await {
+            let cause = with_causes(&cause);
+            return give_up(&daemon, &id, format!("scv-worker {id} has no scope of its own: {cause}"));
+        }
+    }
     if let Some(worker) = daemon.workers.table.borrow_mut().get_mut(&id) {
         worker.release = hello.release;
         worker.link = Some(Link::new(writer));

@@ -146,6 +146,9 @@ pub(super) async fn bury(daemon: Rc<Daemon>, id: WorkerId, death: Death) {
     }
     // What another's child leaves comes up to whatever reaper that one had; only its marks tell.
     let where_to_look = if ours { Depth::Family } else { Depth::Marked };
+    if let Some(scopes) = &daemon.scopes {
+        scopes.end(&id).await;
+    }
     orphans::end_orphans(&daemon, where_to_look).await;
     records::remove_of(&daemon.layout, &identity);
     remove_bundle(&daemon, &id);

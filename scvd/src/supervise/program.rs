@@ -15,8 +15,17 @@ const NAME: &str = "scv-worker";
 
 /// What a service manager tells us alone (its notify socket, its descriptors, its watchdog):
 /// a tool that is a service of some kind must not speak in our name.
-const OF_THE_SERVICE_MANAGER: [&str; 6] =
-    ["LISTEN_FDNAMES", "LISTEN_FDS", "LISTEN_PID", "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
+const OF_THE_SERVICE_MANAGER: [&str; 9] = [
+    "INVOCATION_ID",
+    "JOURNAL_STREAM",
+    "LISTEN_FDNAMES",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "NOTIFY_SOCKET",
+    "SYSTEMD_EXEC_PID",
+    "WATCHDOG_PID",
+    "WATCHDOG_USEC",
+];
 
 /// An executable file.
 #[derive(Debug)]

@@ -143,6 +143,7 @@ impl Workers {
                 version: worker.release.clone(),
                 role: session.map_or_else(|| "spare".to_owned(), |session| session.to_string()),
                 recent_deaths: tally.recent(session.map_or(Who::Spare, Who::Session), now),
+                ..WorkerEntry::default()
             }
         });
         let down = tally.down().map(|session| WorkerEntry {

@@ -44,8 +44,12 @@ pub enum ToWorker {
         /// The supervisor's process.
         pid: i32,
     },
-    /// The worker is where it should be (in its scope); it may start processes from now on.
-    Go {},
+    /// The worker is where it should be; it may start processes from now on.
+    Go {
+        /// The scope that was delegated to it, where it is in one: it gives each run a cgroup.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scope: Option<String>,
+    },
     /// A client of `session_id`. A spare becomes that session's worker. A descriptor and
     /// `len` bytes come with it: the message that named the session, and what followed.
     Client {

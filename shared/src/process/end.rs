@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::time::{Instant, timeout_at};
 
+use super::cgroup::Cgroup;
 use super::children::Seen;
 use super::identity::Identity;
 
@@ -35,10 +36,10 @@ const KILL_WITHIN: Duration = Duration::from_secs(5);
 
 /// Ends what `look` finds. With a `grace` of zero nothing gets SIGTERM first.
 ///
-/// `group` is signalled as a whole before its members are, so that none forks out of the way; the
-/// caller makes sure that its number is nobody else's (its leader is not collected yet).
-pub(super) async fn end(look: impl Fn() -> Look, group: Option<Group>, grace: Duration) -> Vec<Ended> {
-    let mut ending = Ending { group, signalled: HashSet::new(), ended: Vec::new() };
+/// What `whole` names is signalled as a whole before its members are, so that none forks out of the
+/// way.
+pub(super) async fn end(look: impl Fn() -> Look, whole: Whole<'_>, grace: Duration) -> Vec<Ended> {
+    let mut ending = Ending { whole, signalled: HashSet::new(), ended: Vec::new() };
     if !grace.is_zero() {
         ending.gently(&look, Instant::now() + grace).await;
     }
@@ -48,16 +49,16 @@ pub(super) async fn end(look: impl Fn() -> Look, group: Option<Group>, grace: Du
 
 /// SIGKILL to what `look` finds, until two looks find nothing or `within` is over.
 pub(super) async fn kill(look: impl Fn() -> Look, within: Duration) -> Vec<Ended> {
-    let mut ending = Ending { group: None, signalled: HashSet::new(), ended: Vec::new() };
+    let mut ending = Ending { whole: Whole::default(), signalled: HashSet::new(), ended: Vec::new() };
     ending.hard(&look, Instant::now() + within).await;
     ending.ended
 }
 
 /// SIGKILL to what `look` finds, again for what was forked meanwhile, without waiting for anything.
-pub(super) fn kill_now(look: impl Fn() -> Look, group: Option<Group>) {
+pub(super) fn kill_now(look: impl Fn() -> Look, whole: Whole<'_>) {
     /// Nothing can wait here. What forks faster than this meets its end at the next SIGCHLD.
     const LOOKS: usize = 8;
-    let mut ending = Ending { group, signalled: HashSet::new(), ended: Vec::new() };
+    let mut ending = Ending { whole, signalled: HashSet::new(), ended: Vec::new() };
     for _ in 0..LOOKS {
         let Look { living, moved } = look();
         if ending.signal(&living, Signal::KILL) == 0 && !moved {
@@ -70,14 +71,24 @@ pub(super) fn kill_now(look: impl Fn() -> Look, group: Option<Group>) {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group(pub(super) rustix::process::Pid);
 
-struct Ending {
-    group: Option<Group>,
+/// What can be signalled in one call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Whole<'a> {
+    /// A process group. The caller makes sure that its number is nobody else's (its leader is not
+    /// collected yet).
+    pub group: Option<Group>,
+    /// A cgroup that holds nothing else.
+    pub cgroup: Option<&'a Cgroup>,
+}
+
+struct Ending<'a> {
+    whole: Whole<'a>,
     /// Who got the present signal.
     signalled: HashSet<Identity>,
     ended: Vec<Ended>,
 }
 
-impl Ending {
+impl Ending<'_> {
     async fn gently(&mut self, look: &impl Fn() -> Look, deadline: Instant) {
         loop {
             let Look { living: found, moved } = look();
@@ -118,8 +129,15 @@ impl Ending {
     /// Signals those of `found` that were not yet; tells how many these were.
     fn signal(&mut self, found: &[Seen], signal: Signal) -> usize {
         let new: Vec<&Seen> = found.iter().filter(|seen| self.signalled.insert(seen.id.clone())).collect();
-        let in_group = |seen: &Seen| self.group.is_some_and(|group| group.0.as_raw_pid() == seen.group);
-        if let Some(Group(group)) = self.group.filter(|_| new.iter().any(|seen| in_group(seen))) {
+        if signal == Signal::KILL
+            && !new.is_empty()
+            && let Some(cgroup) = self.whole.cgroup
+        {
+            // Best effort: before Linux 5.14 there is no such file, and each is signalled below.
+            let _ = cgroup.kill();
+        }
+        let in_group = |seen: &Seen| self.whole.group.is_some_and(|group| group.0.as_raw_pid() == seen.group);
+        if let Some(Group(group)) = self.whole.group.filter(|_| new.iter().any(|seen| in_group(seen))) {
             // Fails when the last one leaves just now, which is what is wanted.
             let _ = rustix::process::kill_process_group(group, signal);
             if signal == Signal::TERM {

@@ -14,6 +14,7 @@ use rustix::process::{Pid, Resource, WaitId, WaitIdOptions, waitid};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::cgroup::Cgroup;
 use super::children::{children, seen_tree};
 use super::end::{self, Ended, Look};
 use super::identity::Identity;
@@ -32,12 +33,14 @@ struct Register {
     runs: Vec<Tag>,
     /// The soft limit of open files that children get, where it is not our own.
     files: Option<u64>,
+    /// The cgroup that was delegated to this process: each run gets one of its own below it.
+    cgroup: Option<Cgroup>,
     /// Runs that nobody holds any more; their processes were sent SIGKILL.
     abandoned: Vec<(Child, i32, Tag)>,
 }
 
 static REGISTER: Mutex<Register> =
-    Mutex::new(Register { ours: None, runs: Vec::new(), files: None, abandoned: Vec::new() });
+    Mutex::new(Register { ours: None, runs: Vec::new(), files: None, cgroup: None, abandoned: Vec::new() });
 
 impl Register {
     fn ours(&mut self) -> &mut HashSet<i32> {
@@ -68,6 +71,20 @@ impl Family {
         self.register().files = Some(soft);
     }
 
+    /// From now on every run gets a cgroup of its own below `delegated`, in which this process is.
+    pub fn keep_runs_in(&self, delegated: Cgroup) {
+        self.register().cgroup = Some(delegated);
+    }
+
+    /// The cgroup of a run that was started after [`Family::keep_runs_in`].
+    pub(super) fn cgroup_of(&self, tag: &Tag) -> Option<Cgroup> {
+        let register = self.register();
+        let delegated = register.cgroup.as_ref()?;
+        // If this process could not leave the run's cgroup, nobody may kill what is in it.
+        let own = Cgroup::of(rustix::process::getpid().as_raw_pid()).ok().flatten();
+        Some(delegated.child(&run_name(tag))).filter(|run| run.exists() && own.as_ref() == Some(delegated))
+    }
+
     /// Starts `command` and registers it. It counts as ours until [`Family::forget`].
     pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         self.spawn_tagged(command, None)
@@ -78,8 +95,13 @@ impl Family {
         // adopted one, and nobody else's child gets the tag.
         let mut register = self.register();
         let limits = (tag.map(Tag::on_limits), register.files.map(|soft| Lent::set(Resource::Nofile, soft, None)));
-        let child = command.spawn()?;
+        let guest = tag.zip(register.cgroup.as_ref()).and_then(|(tag, home)| Guest::enter(home, &run_name(tag)));
+        let child = command.spawn();
         drop(limits);
+        if let Some(guest) = guest {
+            guest.leave(child.is_err());
+        }
+        let child = child?;
         if let Some(pid) = child.id() {
             register.ours().insert(pid.cast_signed());
         }
@@ -126,7 +148,7 @@ impl Family {
     /// SIGTERM and up to `grace` (none if that is zero), then SIGKILL, until two looks find none.
     /// Names what was ended; what exits meanwhile is collected.
     pub async fn end_adopted(&self, mine: impl Fn(&Identity) -> bool, grace: Duration) -> Vec<Ended> {
-        let ended = end::end(|| self.strays(&mine), None, grace).await;
+        let ended = end::end(|| self.strays(&mine), end::Whole::default(), grace).await;
         self.reap_adopted();
         ended
     }
@@ -164,6 +186,10 @@ impl Family {
     /// What names no run that goes on is a leftover, and is taken too. Only what carries no mark
     /// at all is left to the last run that ends, since it may be of any of them.
     pub(super) fn is_of(&self, id: &Identity, tag: &Tag) -> bool {
+        // Where the kernel keeps them apart there is nothing to conclude from marks.
+        if let Some(run) = self.run_by_cgroup(id.pid) {
+            return run == run_name(tag);
+        }
         let marks = Marks::of(id.pid);
         let register = self.register();
         let mut others = register.runs.iter().filter(|run| *run != tag).peekable();
@@ -172,8 +198,18 @@ impl Family {
 
     /// Whether an adopted child belongs to a run that has not ended.
     pub fn is_of_a_run(&self, id: &Identity) -> bool {
+        if let Some(run) = self.run_by_cgroup(id.pid) {
+            return self.register().runs.iter().any(|tag| run_name(tag) == run);
+        }
         let marks = Marks::of(id.pid);
         self.register().runs.iter().any(|run| marks.names(run))
+    }
+
+    /// The name of the run's cgroup that a process is in or below; none if it is in no run's.
+    fn run_by_cgroup(&self, pid: i32) -> Option<String> {
+        let delegated = self.register().cgroup.clone()?;
+        let name = Cgroup::of(pid).ok().flatten()?.first_below(&delegated)?;
+        name.starts_with(RUN_PREFIX).then_some(name)
     }
 
     /// Collects the leader of a run (it has exited) and strikes the run off.
@@ -189,6 +225,44 @@ impl Family {
     pub(super) fn abandon(&self, child: Child, pid: i32, tag: Tag) {
         self.register().abandoned.push((child, pid, tag));
         self.reap_adopted();
+    }
+}
+
+/// The name of a run's cgroup.
+const RUN_PREFIX: &str = "run-";
+
+fn run_name(tag: &Tag) -> String {
+    format!("{RUN_PREFIX}{}", tag.handle)
+}
+
+/// This process, for a moment in the cgroup of the run that it starts: what it starts there is in
+/// it from its first instruction. Moving there and back takes some 50 µs, far less than a launcher
+/// that moves itself. Best effort: a run without a cgroup is ended by the other nets.
+struct Guest<'a> {
+    home: &'a Cgroup,
+    run: Cgroup,
+}
+
+impl<'a> Guest<'a> {
+    fn enter(home: &'a Cgroup, run: &str) -> Option<Self> {
+        let run = home.child(run);
+        let entered = run.create().and_then(|()| run.enter());
+        if let Err(error) = entered {
+            tracing::warn!(%error, run = run.name(), "a run has no cgroup of its own");
+            let _ = run.remove();
+            return None;
+        }
+        Some(Self { home, run })
+    }
+
+    fn leave(self, unused: bool) {
+        if let Err(error) = self.home.enter() {
+            // Never end this process with the run: its cgroup is not to be killed then.
+            tracing::error!(%error, run = self.run.name(), "cannot leave the cgroup of a run");
+        }
+        if unused {
+            let _ = self.run.remove();
+        }
     }
 }
 

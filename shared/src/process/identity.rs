@@ -72,7 +72,7 @@ impl Identity {
     /// Works for processes that are no children. Cancel-safe.
     pub async fn exited(&self) -> io::Result<()> {
         let fd = match self.pidfd() {
-            Ok(fd) => sys::watch(fd)?,
+            Ok(fd) => sys::watch(fd, tokio::io::Interest::READABLE)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         };

@@ -5,6 +5,7 @@
 //! since that steals exit statuses from the runtime. One program with its whole tree is a [`Run`].
 //! What a process does while it lives is not looked at.
 
+mod cgroup;
 mod children;
 mod end;
 mod exit;
@@ -20,6 +21,7 @@ mod tag;
 use std::ffi::CString;
 use std::io;
 
+pub use cgroup::Cgroup;
 pub use children::{children, count, tree};
 pub use end::Ended;
 pub use exit::Exit;

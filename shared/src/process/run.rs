@@ -5,6 +5,7 @@
 //! (a subreaper) adopted and that carry the run's tag. The leader stays uncollected until the run
 //! has ended, so that neither its pid nor its group's number can be anybody else's before.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -13,11 +14,13 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-use super::children::seen_tree;
-use super::end::{self, Ended, Group, Look};
+use super::cgroup::Cgroup;
+use super::children::{Seen, seen_tree};
+use super::end::{self, Ended, Group, Look, Whole};
 use super::exit::Exit;
 use super::family::Family;
 use super::identity::Identity;
@@ -79,6 +82,8 @@ pub struct RunEnd {
 pub struct Run {
     family: Family,
     tag: Tag,
+    /// Where the kernel keeps all of it together.
+    cgroup: Option<Cgroup>,
     id: Identity,
     group: Pid,
     exits: AsyncFd<OwnedFd>,
@@ -100,7 +105,8 @@ impl Run {
             Ok((id, group, exits)) => {
                 // Best effort, and raising it is always allowed.
                 let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), OOM_SCORE.to_string());
-                Ok(Self { family: family.clone(), tag, id, group, exits, exit: None, child: Some(child) })
+                let cgroup = family.cgroup_of(&tag);
+                Ok(Self { family: family.clone(), tag, cgroup, id, group, exits, exit: None, child: Some(child) })
             }
             Err(error) => {
                 // No descriptor is left, as a rule. What was started must not stay.
@@ -171,7 +177,8 @@ impl Run {
             End::Terminate { grace } => grace,
             End::Kill => Duration::ZERO,
         };
-        let mut left = end::end(|| self.look(), Some(Group(self.group)), grace).await;
+        let all = Whole { group: Some(Group(self.group)), cgroup: self.cgroup.as_ref() };
+        let mut left = end::end(|| self.look(), all, grace).await;
         left.retain(|ended| ended.pid != self.id.pid);
         // It has exited, or hangs in the kernel and was given up above: then it is abandoned.
         let Ok(exit) = tokio::time::timeout(EXIT_WITHIN, self.exited()).await else {
@@ -181,6 +188,11 @@ impl Run {
             self.family.collect(&mut child, self.id.pid, &self.tag);
         }
         self.family.reap_adopted();
+        if let Some(cgroup) = &self.cgroup
+            && let Err(error) = cgroup.remove()
+        {
+            tracing::warn!(%error, run = cgroup.name(), "cannot remove the cgroup of a run");
+        }
         RunEnd { exit, left }
     }
 
@@ -191,6 +203,10 @@ impl Run {
         let mut living = seen_tree(&[self.id.pid]);
         let strays = self.family.strays(|id| self.family.is_of(id, &self.tag));
         living.extend(strays.living);
+        if let Some(cgroup) = &self.cgroup {
+            let known: HashSet<i32> = living.iter().map(|seen| seen.id.pid).collect();
+            living.extend(cgroup.processes().into_iter().filter(|pid| !known.contains(pid)).filter_map(Seen::of));
+        }
         Look { living, moved: strays.moved }
     }
 }
@@ -198,7 +214,8 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
-            end::kill_now(|| self.look(), Some(Group(self.group)));
+            let all = Whole { group: Some(Group(self.group)), cgroup: self.cgroup.as_ref() };
+            end::kill_now(|| self.look(), all);
             self.family.abandon(child, self.id.pid, self.tag.clone());
         }
     }
@@ -207,6 +224,6 @@ impl Drop for Run {
 fn watch(pid: i32) -> io::Result<(Identity, Pid, AsyncFd<OwnedFd>)> {
     let id = Identity::of(pid)?;
     let group = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
-    let exits = sys::watch(id.pidfd()?)?;
+    let exits = sys::watch(id.pidfd()?, Interest::READABLE)?;
     Ok((id, group, exits))
 }

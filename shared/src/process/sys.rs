@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Has the runtime watch `fd` for being readable.
-pub(super) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+/// Has the runtime watch `fd` for what `interest` names.
+pub(super) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` is open and keeps its descriptor until it is dropped, and the
     // `AsyncFd` that owns it hands out no mutable access here that could replace it.
-    let watched = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
+    let watched = unsafe { AsyncFd::register_with_interest(fd, interest) };
     Ok(watched?)
 }

@@ -83,6 +83,9 @@ pub struct Status {
     /// Worker processes (ours).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerEntry>,
+    /// The unit of systemd's user manager that it is (ours).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
     /// When the supervisor started (ours).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_unix_ms: Option<u64>,
@@ -261,6 +264,12 @@ pub struct WorkerEntry {
     /// Deaths in the last 60 s of that session.
     #[serde(skip_serializing_if = "is_zero")]
     pub recent_deaths: u32,
+    /// What it and all that it started have in memory, in bytes; where a cgroup tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// The processor time that it and all that it started have used, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_ms: Option<u64>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
