@@ -31,6 +31,7 @@ mod slow_clients;
 mod stop;
 mod structure;
 mod supervisor;
+mod systemd;
 mod terminal;
 mod tools;
 mod tools_bash;

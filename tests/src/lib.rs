@@ -13,6 +13,7 @@ pub mod processes;
 pub mod program;
 pub mod session;
 pub mod strict;
+pub mod systemd;
 pub mod talk;
 pub mod terminal;
 pub mod wire;

@@ -97,6 +97,19 @@ impl Process {
         Some(name.strip_suffix(" (deleted)").unwrap_or(name).to_owned())
     }
 
+    /// Its pid in the innermost namespace that it is in.
+    pub fn inner_pid(&self) -> i64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+        pids.split_whitespace().last().and_then(|pid| pid.parse().ok()).unwrap_or(-1)
+    }
+
+    /// Its path in the hierarchy of control groups, version 2.
+    pub fn cgroup(&self) -> String {
+        let text = fs::read_to_string(format!("/proc/{}/cgroup", self.pid)).unwrap_or_default();
+        text.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default().to_owned()
+    }
+
     /// Its working directory.
     pub fn cwd(&self) -> Option<PathBuf> {
         fs::read_link(format!("/proc/{}/cwd", self.pid)).ok()

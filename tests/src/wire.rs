@@ -42,7 +42,11 @@ impl Wire {
     /// Connects to the supervisor's socket.
     #[track_caller]
     pub fn connect(env: &TestEnv) -> Self {
-        let stream = env.connect().unwrap_or_else(|error| panic!("cannot connect: {error}"));
+        Self::on(env.connect().unwrap_or_else(|error| panic!("cannot connect: {error}")))
+    }
+
+    /// Talks on a connection that is there.
+    pub fn on(stream: UnixStream) -> Self {
         let sink = stream.try_clone().expect("a second descriptor");
         let source = stream.try_clone().expect("a third descriptor");
         Self::over(Box::new(sink), source, Transport::Socket(stream))

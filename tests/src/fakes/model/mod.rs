@@ -82,7 +82,14 @@ impl Model {
     /// # Panics
     /// Where no port or thread is to be had.
     pub fn start_blocking() -> Self {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        Self::serve_on(std::net::TcpListener::bind("127.0.0.1:0").expect("a free port"))
+    }
+
+    /// Serves on a socket that is bound already, such as one of another network namespace.
+    ///
+    /// # Panics
+    /// Where no thread is to be had.
+    pub fn serve_on(listener: std::net::TcpListener) -> Self {
         listener.set_nonblocking(true).expect("a socket can be non-blocking");
         let address = listener.local_addr().expect("a bound socket has an address");
         let script = Arc::new(Script { state: Mutex::default(), count: watch::Sender::new(0) });
