@@ -79,7 +79,7 @@ fn may_start(inside_a_run: bool, stopped: bool) -> MayStart {
 
 /// Connects; starts a supervisor in the background if none runs and none was stopped on purpose.
 pub(crate) async fn connect(context: &Context, name: &str, features: &[&str]) -> Result<Client, CliError> {
-    match Client::connect(&context.layout, name, features).await {
+    match greet(context, name, features).await {
         Err(ClientError::NotRunning { home }) => {
             let none = || CliError::failed(format!("no supervisor runs for {}", home.display()));
             match may_start(context.is_inside_a_run(), context.layout.stopped().exists()) {
@@ -88,7 +88,7 @@ pub(crate) async fn connect(context: &Context, name: &str, features: &[&str]) ->
                 MayStart::Yes => match Service::reach(context).filter(Service::is_installed) {
                     Some(service) => {
                         service.start_again()?;
-                        told(context, Client::connect(&context.layout, name, features).await)
+                        told(context, greet(context, name, features).await)
                     }
                     None => start(context, None, Stays::WhileNeeded, name, features).await,
                 },
@@ -96,6 +96,18 @@ pub(crate) async fn connect(context: &Context, name: &str, features: &[&str]) ->
         }
         other => told(context, other),
     }
+}
+
+/// Shakes hands. A supervisor that dies or leaves meanwhile has a successor in a moment.
+async fn greet(context: &Context, name: &str, features: &[&str]) -> Result<Client, ClientError> {
+    const TRIES: u32 = 5;
+    for wait in (1..TRIES).map(|tries| Duration::from_millis(20) * tries * tries) {
+        match Client::connect(&context.layout, name, features).await {
+            Err(ClientError::Lost | ClientError::Broken(_)) => sleep(wait).await,
+            other => return other,
+        }
+    }
+    Client::connect(&context.layout, name, features).await
 }
 
 /// Starts a supervisor in the background and connects to it.

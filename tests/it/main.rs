@@ -11,6 +11,7 @@ mod config;
 mod demo;
 mod disk;
 mod exec;
+mod exec_lost;
 mod exec_turn;
 mod framing;
 mod golden;

@@ -12,6 +12,7 @@ use self::answer::Stream;
 use self::calls::Calls;
 use super::ask::{Answer, Question};
 use super::end::End;
+use super::open::Opening;
 use crate::output;
 
 /// What the shell has to do.
@@ -39,7 +40,7 @@ pub(super) enum Act {
 #[derive(Debug)]
 enum State {
     /// The session is being opened.
-    Opening { request_id: String, prompt: Box<TurnStart> },
+    Opening { request_id: String },
     /// The prompt was sent.
     Sent,
     /// The prompt waits in the session's queue.
@@ -52,8 +53,18 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Follow {
     session_id: SessionId,
-    /// Of our `turn.start`; its events repeat it.
+    /// Of our `turn.start`; its events repeat it, on the connection that sent it.
     request_id: String,
+    /// What identifies the prompt, on any connection.
+    prompt: Box<TurnStart>,
+    /// Our turn, once it is known.
+    turn_id: Option<String>,
+    /// The request that attaches again after the connection was lost.
+    attaching: Option<String>,
+    /// Whether a turn that is replayed may be ours.
+    is_unsure: bool,
+    /// Events of turns that may be ours.
+    replayed: Vec<TurnEvent>,
     state: State,
     stream: Stream,
     calls: Calls,
@@ -78,10 +89,12 @@ impl Follow {
         Self {
             session_id,
             request_id,
-            state: State::Opening {
-                request_id: open.request_id().unwrap_or_default().to_owned(),
-                prompt: Box::new(turn_start),
-            },
+            prompt: Box::new(turn_start),
+            turn_id: None,
+            attaching: None,
+            is_unsure: false,
+            replayed: Vec::new(),
+            state: State::Opening { request_id: open.request_id().unwrap_or_default().to_owned() },
             stream: Stream::default(),
             calls: Calls::default(),
             denied: 0,
@@ -139,11 +152,30 @@ impl Follow {
         }
     }
 
+    /// The connection was lost and there is a new one: the message that opens it, with `open` for
+    /// a session that was not opened yet.
+    pub(super) fn attach_again(&mut self, open: &Opening, mut request_ids: impl FnMut() -> String) -> ClientMessage {
+        let request_id = request_ids();
+        if let State::Opening { request_id: opening } = &mut self.state {
+            opening.clone_from(&request_id);
+            self.request_id = request_ids();
+            self.prompt.request_id.clone_from(&self.request_id);
+            return open.message(request_id);
+        }
+        self.attaching = Some(request_id.clone());
+        self.is_unsure = matches!(self.state, State::Sent) && self.turn_id.is_none();
+        self.replayed.clear();
+        self.request_id = request_ids();
+        self.prompt.request_id.clone_from(&self.request_id);
+        self.stream.attached_again();
+        open.again(request_id, self.stream.last_seq())
+    }
+
     /// An event of the server.
     pub(super) fn event(&mut self, event: ServerEvent, now: Instant) -> Vec<Act> {
         let gap = self.stream.sees(event.seq());
         match event {
-            ServerEvent::Turn(event) if event.request_id == self.request_id => self.our_turn(event, gap, now),
+            ServerEvent::Turn(event) if self.is_ours(&event) => self.our_turn_at_last(event, gap, now),
             ServerEvent::Turn(event) => {
                 self.other_turn(event);
                 Vec::new()
@@ -154,9 +186,27 @@ impl Follow {
         }
     }
 
+    /// An event of our turn. The first one after the connection was lost tells which of the turns
+    /// that were replayed meanwhile is ours.
+    fn our_turn_at_last(&mut self, event: TurnEvent, gap: bool, now: Instant) -> Vec<Act> {
+        let ours = event.turn_id.clone();
+        let mut acts = Vec::new();
+        let (starts, event) = match event.body {
+            TurnBody::Started { .. } => (Some(event), None),
+            _ => (None, Some(event)),
+        };
+        acts.extend(starts.into_iter().flat_map(|event| self.our_turn(event, gap, now)));
+        let replayed = std::mem::take(&mut self.replayed).into_iter().filter(|event| event.turn_id == ours);
+        acts.extend(replayed.flat_map(|event| self.our_turn(event, false, now)));
+        acts.extend(event.into_iter().flat_map(|event| self.our_turn(event, gap, now)));
+        acts
+    }
+
     fn our_turn(&mut self, event: TurnEvent, gap: bool, now: Instant) -> Vec<Act> {
         match event.body {
             TurnBody::Started { .. } => {
+                self.turn_id = Some(event.turn_id.clone());
+                self.is_unsure = false;
                 self.state = State::Running { turn_id: event.turn_id.clone(), since: now };
                 let before = self.crashed_before.take();
                 let before = before.map(|why| format!("the turn before this one did not end: {why}"));
@@ -193,6 +243,9 @@ impl Follow {
 
     /// Turns of others, and those of a replay: only how the newest one ended matters.
     fn other_turn(&mut self, event: TurnEvent) {
+        if self.is_unsure {
+            self.replayed.push(event.clone());
+        }
         match event.body {
             TurnBody::Failed { code: ErrorCode::SessionCrashed, message, .. } => self.crashed_before = Some(message),
             body if body.is_terminal() => self.crashed_before = None,
@@ -218,7 +271,8 @@ impl Follow {
                     (false, n) => vec![Act::Say(format!("waiting for the turn that runs and {n} prompts"))],
                 }
             }
-            SessionBody::QueueDequeued { queue_id, .. } if self.is_our_entry(&queue_id) => {
+            SessionBody::QueueDequeued { queue_id, turn_id } if self.is_our_entry(&queue_id) => {
+                self.turn_id = Some(turn_id);
                 self.state = State::Sent;
                 Vec::new()
             }
@@ -242,6 +296,14 @@ impl Follow {
         match reply {
             Reply::SessionStarted(started) if self.is_opening(&started.request_id) => self.open(None),
             Reply::SessionAttached(attached) if self.is_opening(&attached.request_id) => self.open(attached.note),
+            Reply::SessionAttached(attached) if self.attaching.as_ref() == Some(&attached.request_id) => {
+                self.attaching = None;
+                // Whether it was taken is not known; the session knows the prompt by its id.
+                if self.is_unsure {
+                    return vec![send(ClientMessage::TurnStart(self.prompt.as_ref().clone()))];
+                }
+                Vec::new()
+            }
             Reply::QueueSnapshot { paused, .. } => {
                 self.paused = paused;
                 Vec::new()
@@ -257,8 +319,9 @@ impl Follow {
             Reply::SessionClosed { .. } => vec![Act::End(End::Closed)],
             // Only whether it ends us matters: an approval that somebody else answered first is no error of ours.
             Reply::Error(error) => {
-                let about_us =
-                    error.request_id.as_deref().is_some_and(|id| self.is_opening(id) || id == self.request_id);
+                let is_ours =
+                    |id: &str| self.is_opening(id) || id == self.request_id || self.attaching.as_deref() == Some(id);
+                let about_us = error.request_id.as_deref().is_some_and(is_ours);
                 if error.fatal || about_us { vec![Act::End(End::Refused(error))] } else { Vec::new() }
             }
             _ => Vec::new(),
@@ -269,14 +332,21 @@ impl Follow {
         matches!(&self.state, State::Opening { request_id, .. } if request_id == id)
     }
 
+    fn is_ours(&self, event: &TurnEvent) -> bool {
+        event.request_id == self.request_id || self.turn_id.as_ref() == Some(&event.turn_id)
+    }
+
     fn is_our_entry(&self, id: &str) -> bool {
         matches!(&self.state, State::Queued { queue_id, .. } if queue_id == id)
     }
 
     fn open(&mut self, note: Option<String>) -> Vec<Act> {
-        let State::Opening { prompt, .. } = std::mem::replace(&mut self.state, State::Sent) else { return Vec::new() };
+        if !matches!(self.state, State::Opening { .. }) {
+            return Vec::new();
+        }
+        self.state = State::Sent;
         let mut acts: Vec<Act> = note.into_iter().map(Act::Say).collect();
-        acts.push(send(ClientMessage::TurnStart(*prompt)));
+        acts.push(send(ClientMessage::TurnStart(self.prompt.as_ref().clone())));
         acts
     }
 

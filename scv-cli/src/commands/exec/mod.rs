@@ -17,14 +17,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use shared::client::Client;
-use shared::protocol::SessionId;
+use shared::client::{Client, ClientError};
+use shared::protocol::{ClientMessage, SessionId};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use self::ask::Terminal;
 use self::end::End;
 use self::follow::{Act, Follow};
 use self::interrupts::Interrupts;
+use self::lost::Losses;
+use self::open::Opening;
 use self::screen::Screen;
 use crate::context::{Context, block_on};
 use crate::error::CliError;
@@ -79,36 +81,48 @@ impl Exec {
             let mut follow = Follow::new(session_id, &open, client.request_id(), prompt);
             client.send(&open).await?;
             let screen = Screen::new(self.json, context.quiet);
-            let mut shell = Shell { client, screen, terminal: Terminal::open(), yes: self.yes, interrupts };
+            let terminal = Terminal::open();
+            let losses = Losses::default();
+            let mut shell = Shell { context, opening, client, losses, screen, terminal, yes: self.yes, interrupts };
             match shell.run(&mut follow).await? {
-                End::Lost => Err(lost::explain(context, session_id, follow.has_turn()).await),
+                End::Lost => Err(lost::explain(context, session_id, follow.has_turn())),
                 end => end.into_result(session_id),
             }
         })
     }
 }
 
-struct Shell {
+struct Shell<'a> {
+    context: &'a Context,
+    opening: Opening,
     client: Client,
+    losses: Losses,
     screen: Screen,
     terminal: Terminal,
     yes: bool,
     interrupts: Interrupts,
 }
 
-impl Shell {
+impl Shell<'_> {
     async fn run(&mut self, follow: &mut Follow) -> Result<End, CliError> {
         let mut tick = interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut deadline = Some(Instant::now() + OPEN_WITHIN);
         loop {
             let acts = tokio::select! {
-                received = self.client.next_event() => match received? {
-                    Some(received) => {
+                received = self.client.next_event() => match received {
+                    Ok(Some(received)) => {
+                        if received.event.seq().is_some() {
+                            self.losses.heard();
+                        }
                         self.screen.event(&received.line)?;
                         follow.event(received.event, Instant::now())
                     }
-                    None => vec![Act::End(End::Lost)],
+                    Ok(None) | Err(ClientError::Lost | ClientError::Broken(_)) if follow.is_interrupted() => {
+                        vec![Act::End(End::Interrupted)]
+                    }
+                    Ok(None) | Err(ClientError::Lost | ClientError::Broken(_)) => self.attach_again(follow).await?,
+                    Err(error) => return Err(error.into()),
                 },
                 () = self.interrupts.next() => {
                     self.terminal.forget();
@@ -134,12 +148,37 @@ impl Shell {
         }
     }
 
+    /// Goes on over another connection, where there is one to be had.
+    async fn attach_again(&mut self, follow: &mut Follow) -> Result<Vec<Act>, CliError> {
+        // They are asked again, if they are still open.
+        self.terminal.forget();
+        self.screen.status(Some("lost the connection; attaching again …".into()));
+        let connected = tokio::select! {
+            connected = self.losses.connect(self.context) => connected,
+            () = self.interrupts.next() => return Ok(vec![Act::End(End::Interrupted)]),
+        };
+        let Some(client) = connected else { return Ok(vec![Act::End(End::Lost)]) };
+        self.client = client;
+        let client = &mut self.client;
+        let message = follow.attach_again(&self.opening, || client.request_id());
+        self.send(&message).await?;
+        Ok(Vec::new())
+    }
+
+    /// Sends a message. That the connection has ended is seen where it is read.
+    async fn send(&mut self, message: &ClientMessage) -> Result<(), CliError> {
+        match self.client.send(message).await {
+            Ok(()) | Err(ClientError::Lost | ClientError::Broken(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     async fn act(&mut self, act: Act) -> Result<Option<End>, CliError> {
         match act {
             Act::Answer(text) => self.screen.answer(&text)?,
             Act::EndLine => self.screen.end_line()?,
             Act::Say(text) => self.screen.say(&text),
-            Act::Send(message) => self.client.send(&message).await?,
+            Act::Send(message) => self.send(&message).await?,
             Act::Ask(question) => {
                 if let Some(answer) = question.without_asking(self.yes, self.terminal.is_there()) {
                     self.screen.tell(&answer.told());
@@ -150,7 +189,7 @@ impl Shell {
             }
             Act::Resolve(answer) => {
                 let request_id = self.client.request_id();
-                self.client.send(&answer.message(request_id)).await?;
+                self.send(&answer.message(request_id)).await?;
             }
             Act::Settled(approval_id) => self.terminal.withdraw(&approval_id),
             Act::End(end) => return Ok(Some(end)),

@@ -15,14 +15,14 @@ use crate::error::CliError;
 const ENV_BYTES: usize = limits::CLIENT_FRAME_BYTES - (64 << 10);
 
 /// What is opened.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Opening {
     session_id: SessionId,
     start: Option<Start>,
     client: ClientContext,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Start {
     cwd: PathBuf,
     model: Option<String>,
@@ -42,14 +42,20 @@ impl Opening {
         Ok(Self { session_id: SessionId::new(), start: Some(start), client })
     }
 
+    /// A session that exists, for tests.
+    #[cfg(test)]
+    pub(super) fn of(session_id: SessionId) -> Self {
+        Self { session_id, start: None, client: ClientContext::default() }
+    }
+
     /// The session: ours to choose, so that asking again never makes two.
     pub(super) fn session_id(&self) -> SessionId {
         self.session_id
     }
 
     /// The message that opens it.
-    pub(super) fn message(self, request_id: String) -> ClientMessage {
-        match self.start {
+    pub(super) fn message(&self, request_id: String) -> ClientMessage {
+        match self.start.clone() {
             Some(start) => ClientMessage::SessionStart(Box::new(SessionStart {
                 request_id,
                 cwd: start.cwd,
@@ -57,20 +63,25 @@ impl Opening {
                 delegation_depth: start.delegation_depth,
                 session_id: Some(self.session_id),
                 on_disconnect: Some(OnDisconnect::Close),
-                client: Some(self.client),
+                client: Some(self.client.clone()),
                 ..SessionStart::default()
             })),
-            None => ClientMessage::SessionAttach(SessionAttach {
-                request_id,
-                session_id: self.session_id,
-                after_seq: 0,
-                // What becomes of it is up to whoever started it.
-                on_disconnect: None,
-                // Approvals are answered one by one: a session must not remember a `--yes`.
-                auto_approve: None,
-                client: Some(self.client),
-            }),
+            None => self.again(request_id, 0),
         }
+    }
+
+    /// The message that opens it again, or for the first time if it exists, after event `after_seq`.
+    pub(super) fn again(&self, request_id: String, after_seq: u64) -> ClientMessage {
+        ClientMessage::SessionAttach(SessionAttach {
+            request_id,
+            session_id: self.session_id,
+            after_seq,
+            // What becomes of it is up to whoever started it.
+            on_disconnect: None,
+            // Approvals are answered one by one: a session must not remember a `--yes`.
+            auto_approve: None,
+            client: Some(self.client.clone()),
+        })
     }
 }
 

@@ -8,6 +8,8 @@ pub(super) struct Stream {
     printed: String,
     /// A delta is missing: printing goes on when the whole text is there.
     lost: bool,
+    /// The next piece is all of the text so far: the connection is a new one.
+    whole: bool,
     last_seq: Option<u64>,
 }
 
@@ -20,8 +22,27 @@ impl Stream {
         gap
     }
 
+    /// The last number seen.
+    pub(super) fn last_seq(&self) -> u64 {
+        self.last_seq.unwrap_or(0)
+    }
+
+    /// What comes next comes over a new connection, after all that was seen.
+    pub(super) fn attached_again(&mut self) {
+        self.whole = true;
+    }
+
     /// The next piece.
     pub(super) fn delta(&mut self, content: String, gap: bool) -> Vec<Act> {
+        if std::mem::take(&mut self.whole) {
+            let Some(rest) = content.strip_prefix(self.printed.as_str()).map(str::to_owned) else {
+                self.lost = true;
+                return Vec::new();
+            };
+            self.lost = false;
+            self.printed = content;
+            return if rest.is_empty() { Vec::new() } else { vec![Act::Answer(rest)] };
+        }
         self.lost |= gap;
         if self.lost {
             return Vec::new();
@@ -34,6 +55,7 @@ impl Stream {
     pub(super) fn completed(&mut self, content: &str) -> Vec<Act> {
         let printed = std::mem::take(&mut self.printed);
         self.lost = false;
+        self.whole = false;
         let rest = match content.strip_prefix(printed.as_str()) {
             Some(rest) => vec![Act::Answer(rest.to_owned())],
             // What was streamed is not what was meant: said again, on a line of its own.

@@ -59,9 +59,18 @@ impl Play {
         self.of("turn", event)
     }
 
-    fn of(&mut self, request_id: &str, mut event: serde_json::Value) -> Vec<Act> {
+    fn of(&mut self, request_id: &str, event: serde_json::Value) -> Vec<Act> {
+        self.of_turn_named(&format!("turn of {request_id}"), request_id, event)
+    }
+
+    /// An event of our turn, under any request id.
+    fn of_turn(&mut self, request_id: &str, event: serde_json::Value) -> Vec<Act> {
+        self.of_turn_named("turn of turn", request_id, event)
+    }
+
+    fn of_turn_named(&mut self, turn: &str, request_id: &str, mut event: serde_json::Value) -> Vec<Act> {
         self.seq += 1;
-        let common = json!({"request_id": request_id, "session_id": ID, "turn_id": "t", "seq": self.seq});
+        let common = json!({"request_id": request_id, "session_id": ID, "turn_id": turn, "seq": self.seq});
         event.as_object_mut().unwrap().extend(common.as_object().unwrap().clone());
         self.event(event)
     }
@@ -179,7 +188,7 @@ fn ctrl_c_cancels_the_turn_and_waits_for_its_end() {
     let mut play = Play::running();
     let acts = play.follow.interrupt("r9".into());
     assert!(
-        matches!(&acts[..], [Act::Say(_), Act::Send(m)] if matches!(&**m, ClientMessage::TurnCancel(c) if c.turn_id == "t"))
+        matches!(&acts[..], [Act::Say(_), Act::Send(m)] if matches!(&**m, ClientMessage::TurnCancel(c) if c.turn_id == "turn of turn"))
     );
     assert_eq!(play.turn(json!({"type": "turn.cancelled"})), [Act::EndLine, Act::End(End::Interrupted)]);
 }
@@ -241,4 +250,57 @@ fn a_turn_that_a_crash_interrupted_is_said_once() {
     assert_eq!(play.of("client:1:r2", crash), []);
     let started = play.turn(json!({"type": "turn.started"}));
     assert_eq!(said(&started), ["the turn before this one did not end: the worker was killed"]);
+}
+
+/// The connection of `play` is lost and there is a new one; what is sent over it first.
+fn attach_again(play: &mut Play) -> (u64, Vec<Act>) {
+    let opening = Opening::of(ID.parse().unwrap());
+    let mut ids = ["again".to_owned(), "turn-2".to_owned()].into_iter();
+    let open = play.follow.attach_again(&opening, || ids.next().unwrap());
+    let ClientMessage::SessionAttach(attach) = open else { panic!("{open:?}") };
+    let acts = play.event(json!({
+        "type": "session.attached", "request_id": "again", "session_id": ID, "state": "working",
+        "from_seq": attach.after_seq + 1, "to_seq": play.seq, "cwd": "/w", "model": "m",
+    }));
+    (attach.after_seq, acts)
+}
+
+#[test]
+fn text_that_was_printed_is_not_printed_again_over_a_new_connection() {
+    let mut play = Play::running();
+    let mut acts = play.delta("one ");
+    play.seq += 3;
+    let (after, sent) = attach_again(&mut play);
+    assert_eq!((after, sent), (2, vec![]));
+    // All of the text so far, then what follows; under the request id that others see.
+    acts.extend(play.of_turn("client:1:turn", json!({"type": "assistant.delta", "content": "one two "})));
+    acts.extend(play.of_turn("client:1:turn", json!({"type": "assistant.delta", "content": "three"})));
+    acts.extend(play.of_turn("client:1:turn", json!({"type": "assistant.completed", "content": "one two three"})));
+    let end = play.of_turn("client:1:turn", json!({"type": "turn.completed", "steps": 1, "usage": {}}));
+    assert_eq!(shown(&acts), "one two three\n");
+    assert_eq!(end.last(), Some(&Act::End(End::Completed { denied: 0 })));
+}
+
+#[test]
+fn a_prompt_of_which_nothing_was_heard_is_sent_again_and_its_turn_found_in_the_replay() {
+    let mut play = Play::open();
+    let (_, sent) = attach_again(&mut play);
+    assert!(
+        matches!(&sent[..], [Act::Send(m)] if matches!(&**m, ClientMessage::TurnStart(t) if t.request_id == "turn-2")),
+        "{sent:?}"
+    );
+    // What was replayed meanwhile may be ours or not.
+    let other =
+        play.of_turn_named("other", "client:7:r1", json!({"type": "assistant.completed", "content": "not ours"}));
+    let ours = play.of_turn("client:1:turn", json!({"type": "assistant.completed", "content": "ours"}));
+    assert_eq!((other, ours), (vec![], vec![]));
+    let acts = play.of_turn("turn-2", json!({"type": "turn.started"}));
+    assert_eq!(shown(&acts), "ours\n");
+    // One that had ended already is answered with its end.
+    let mut play = Play::open();
+    attach_again(&mut play);
+    play.of_turn("client:1:turn", json!({"type": "assistant.completed", "content": "ours"}));
+    let acts = play.of_turn("turn-2", json!({"type": "turn.completed", "steps": 1, "usage": {}}));
+    assert_eq!(shown(&acts), "ours\n");
+    assert_eq!(acts.last(), Some(&Act::End(End::Completed { denied: 0 })));
 }
