@@ -56,10 +56,11 @@ impl Start {
 }
 
 async fn start_one(context: &Context, workspace: Option<&Path>, as_service: bool) -> Result<Client, CliError> {
-    if as_service && let Some(service) = Service::reach(context) {
-        if start_service(context, &service)? {
-            return Ok(Client::connect(&context.layout, "scv-start", &[]).await?);
-        }
+    if as_service
+        && let Some(service) = Service::reach(context)
+        && start_service(context, &service)?
+    {
+        return Ok(Client::connect(&context.layout, "scv-start", &[]).await?);
     }
     start::start(context, workspace, start::Stays::UntilStopped, "scv-start", &[]).await
 }
