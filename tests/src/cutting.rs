@@ -63,8 +63,8 @@ impl Cutting {
 }
 
 /// Passes bytes on in both directions; whether the connection was cut.
-fn pass(client: &UnixStream, real: &Path, life: Option<usize>) -> io::Result<bool> {
-    let server = UnixStream::connect(SocketAddress::of(real)?.path())?;
+fn pass(client: &UnixStream, upstream: &Path, life: Option<usize>) -> io::Result<bool> {
+    let server = UnixStream::connect(SocketAddress::of(upstream)?.path())?;
     let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
     std::thread::spawn(move || {
         let _ = io::copy(&mut from_client, &mut to_server);

@@ -43,10 +43,10 @@ async fn messages_keep_their_order_and_the_end_is_seen() {
     let (near, far) = UnixStream::pair().unwrap();
     let (_, mut writer) = split(near);
     let (mut reader, _) = split(far);
-    writer.send(&ToWorker::Go {}).await.unwrap();
+    writer.send(&ToWorker::Go { scope: None }).await.unwrap();
     writer.send(&ToWorker::MayLeave {}).await.unwrap();
     drop(writer);
-    assert_eq!(reader.next(raw).await.unwrap().unwrap().0, ToWorker::Go {});
+    assert_eq!(reader.next(raw).await.unwrap().unwrap().0, ToWorker::Go { scope: None });
     assert_eq!(reader.next(raw).await.unwrap().unwrap().0, ToWorker::MayLeave {});
     assert!(reader.next::<ToWorker>(raw).await.unwrap().is_none());
 }
