@@ -78,7 +78,7 @@ impl Scopes {
         }
         let mut above = own.parent()?;
         // `app.slice`, unless somebody put the service elsewhere; slices are below the manager.
-        while above.name().ends_with(".slice") {
+        while above.name().rsplit_once('.').is_some_and(|(_, kind)| kind == "slice") {
             above = above.parent()?;
         }
         let slice = above.child("scv.slice").child(&slice(&instance));
