@@ -132,6 +132,11 @@ impl Model {
         self.script.state().requests.clone()
     }
 
+    /// Drops what is known of requests so far, in a run that makes very many.
+    pub fn forget(&self) {
+        self.script.state().requests.clear();
+    }
+
     /// Every other request so far, such as `GET /v1/models`.
     #[expect(clippy::unused_async, reason = "tests call every fake in the same way")]
     pub async fn lookups(&self) -> Vec<Request> {
