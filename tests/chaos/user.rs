@@ -175,7 +175,7 @@ impl Life {
             "features": ["attach", "approvals"]}));
         // The same for a session that is there and one that is not.
         connection.send(json!({"type": "session.start", "session_id": self.session, "cwd": self.cwd,
-            "on_disconnect": "keep", "auto_approve": self.number % 2 == 0}));
+            "on_disconnect": "keep", "auto_approve": self.number.is_multiple_of(2)}));
         loop {
             let event = connection.next()?.ok_or("no answer in 10 s")?;
             match event["type"].as_str() {

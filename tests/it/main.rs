@@ -27,6 +27,7 @@ mod queue;
 mod regressions;
 mod relay;
 mod session_start;
+mod sessions_attach;
 mod signals;
 mod slow_clients;
 mod stop;

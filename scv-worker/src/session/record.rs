@@ -102,3 +102,33 @@ pub(crate) struct Prompt {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
 }
+
+#[cfg(test)]
+mod tests {
+    use shared::registry::Entry;
+
+    use super::*;
+
+    #[test]
+    fn what_is_for_people_reads_as_an_entry_of_the_transcript() {
+        let prompt = Prompt {
+            at: 1,
+            queue_id: "q".into(),
+            prompt_id: None,
+            request_id: "client:1:r".into(),
+            submitter: "ann".into(),
+            text: "hi".into(),
+            attachments: Vec::new(),
+        };
+        let entry = serde_json::to_value(Record::Prompt(prompt)).and_then(serde_json::from_value::<Entry>).unwrap();
+        assert_eq!(entry, Entry::Prompt { at: 1, submitter: "ann".into(), text: "hi".into() });
+        let event: TurnEvent = serde_json::from_value(serde_json::json!({"type": "turn.cancelled", "request_id": "r",
+            "session_id": shared::protocol::SessionId::new(), "turn_id": "t", "seq": 1}))
+        .unwrap();
+        let record = Record::Turn { at: 2, event: event.clone() };
+        let entry = serde_json::to_value(record).and_then(serde_json::from_value::<Entry>).unwrap();
+        assert_eq!(entry, Entry::Turn { at: 2, event });
+        let ceiling = serde_json::to_value(Record::Ceiling { seq: 1 }).and_then(serde_json::from_value::<Entry>);
+        assert_eq!(ceiling.unwrap(), Entry::Other);
+    }
+}

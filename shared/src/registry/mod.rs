@@ -5,6 +5,8 @@
 
 mod delegations;
 mod meta;
+mod transcript;
 
 pub use delegations::{Damaged, Delegation, Delegations, Draft, Listing, is_handle};
 pub use meta::SessionMeta;
+pub use transcript::{Entry, Transcript};

@@ -37,6 +37,8 @@ pub(super) enum End {
     },
     /// The session was closed by somebody.
     Closed,
+    /// We left, and the session goes on.
+    Detached,
     /// The connection ended before the turn did.
     Lost,
 }
@@ -45,7 +47,7 @@ impl End {
     /// The exit code's kind; none for success.
     fn kind(&self) -> Option<Kind> {
         match self {
-            Self::Completed { denied: 0 } => None,
+            Self::Completed { denied: 0 } | Self::Detached => None,
             Self::Completed { .. } => Some(Kind::Denied),
             Self::Interrupted => Some(Kind::Interrupted),
             Self::Refused(error) => Some(refusal(error.code)),
@@ -64,7 +66,7 @@ impl End {
         let again = format!("`scv exec --session {session_id} …` continues it");
         let error = match self {
             // Each denial was told when it happened.
-            Self::Completed { .. } | Self::Interrupted => CliError::silent(kind),
+            Self::Completed { .. } | Self::Interrupted | Self::Detached => CliError::silent(kind),
             Self::Failed { code: ErrorCode::SessionCrashed, message } => CliError::failed(message).hint(again),
             Self::Failed { message, .. } => CliError::failed(format!("the turn failed: {message}")),
             Self::Cancelled => CliError::failed("the turn was cancelled by another client"),
@@ -137,6 +139,7 @@ mod tests {
             (End::NotOpened(Duration::from_secs(1)), 1),
             (End::Paused { waiting: 2 }, 1),
             (End::Closed, 1),
+            (End::Detached, 0),
             (End::Lost, 1),
         ];
         for (end, code) in table {

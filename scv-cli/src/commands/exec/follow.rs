@@ -1,7 +1,7 @@
 //! Follows one session from its opening to the end of our turn. Pure: events in, acts out.
 
-mod answer;
-mod calls;
+pub(super) mod answer;
+pub(super) mod calls;
 
 use shared::protocol::client::{QueueRemove, SessionPause, TurnCancel, TurnStart};
 use shared::protocol::server::{Reply, SessionBody, SessionEvent, TurnBody, TurnEvent};
@@ -34,6 +34,24 @@ pub(super) enum Act {
     Settled(String),
     /// It is over.
     End(End),
+}
+
+/// Who decides what an event means: [`Follow`] for a prompt of our own, or a
+/// [`Watch`](super::watch::Watch).
+pub(super) trait Next {
+    /// Whether the session was opened.
+    fn is_open(&self) -> bool;
+    /// Whether Ctrl+C was pressed.
+    fn is_interrupted(&self) -> bool;
+    /// What goes on now, in one line.
+    fn status(&self, now: Instant) -> Option<String>;
+    /// Ctrl+C.
+    fn interrupt(&mut self, request_id: String) -> Vec<Act>;
+    /// The connection was lost and there is a new one: the message that opens it, with `open` for
+    /// a session that was not opened yet.
+    fn attach_again(&mut self, open: &Opening, request_ids: &mut dyn FnMut() -> String) -> ClientMessage;
+    /// An event of the server.
+    fn event(&mut self, event: ServerEvent, now: Instant) -> Vec<Act>;
 }
 
 /// Where we stand.
@@ -104,86 +122,9 @@ impl Follow {
         }
     }
 
-    /// Whether the session was opened.
-    pub(super) fn is_open(&self) -> bool {
-        !matches!(self.state, State::Opening { .. })
-    }
-
-    /// Whether Ctrl+C was pressed.
-    pub(super) fn is_interrupted(&self) -> bool {
-        self.interrupted
-    }
-
     /// Whether our turn has started.
     pub(super) fn has_turn(&self) -> bool {
         matches!(self.state, State::Running { .. })
-    }
-
-    /// What goes on now, in one line.
-    pub(super) fn status(&self, now: Instant) -> Option<String> {
-        match &self.state {
-            _ if self.interrupted => Some("cancelling … (Ctrl+C again leaves at once)".into()),
-            State::Opening { .. } => Some("opening the session …".into()),
-            State::Sent => None,
-            State::Queued { .. } => Some("waiting for the prompts before this one …".into()),
-            State::Running { since, .. } => Some(
-                self.calls.status(now).unwrap_or_else(|| format!("thinking · {}", output::whole_seconds(now - *since))),
-            ),
-        }
-    }
-
-    /// Ctrl+C. Asks the server to cancel what there is to cancel.
-    pub(super) fn interrupt(&mut self, request_id: String) -> Vec<Act> {
-        self.interrupted = true;
-        let session_id = self.session_id;
-        match &self.state {
-            State::Running { turn_id, .. } => {
-                let cancel = TurnCancel { request_id, session_id, turn_id: turn_id.clone() };
-                vec![
-                    Act::Say("cancelling the turn; Ctrl+C again leaves at once".into()),
-                    send(ClientMessage::TurnCancel(cancel)),
-                ]
-            }
-            State::Queued { queue_id, revision } => {
-                let (queue_id, revision) = (queue_id.clone(), *revision);
-                vec![send(ClientMessage::QueueRemove(QueueRemove { request_id, session_id, queue_id, revision }))]
-            }
-            State::Opening { .. } | State::Sent => vec![Act::End(End::Interrupted)],
-        }
-    }
-
-    /// The connection was lost and there is a new one: the message that opens it, with `open` for
-    /// a session that was not opened yet.
-    pub(super) fn attach_again(&mut self, open: &Opening, mut request_ids: impl FnMut() -> String) -> ClientMessage {
-        let request_id = request_ids();
-        if let State::Opening { request_id: opening } = &mut self.state {
-            opening.clone_from(&request_id);
-            self.request_id = request_ids();
-            self.prompt.request_id.clone_from(&self.request_id);
-            return open.message(request_id);
-        }
-        self.attaching = Some(request_id.clone());
-        self.is_unsure = matches!(self.state, State::Sent) && self.turn_id.is_none();
-        self.replayed.clear();
-        self.request_id = request_ids();
-        self.prompt.request_id.clone_from(&self.request_id);
-        self.stream.attached_again();
-        open.again(request_id, self.stream.last_seq())
-    }
-
-    /// An event of the server.
-    pub(super) fn event(&mut self, event: ServerEvent, now: Instant) -> Vec<Act> {
-        let gap = self.stream.sees(event.seq());
-        match event {
-            ServerEvent::Turn(event) if self.is_ours(&event) => self.our_turn_at_last(event, gap, now),
-            ServerEvent::Turn(event) => {
-                self.other_turn(event);
-                Vec::new()
-            }
-            ServerEvent::Session(event) => self.session(event),
-            ServerEvent::Reply(reply) => self.reply(reply),
-            ServerEvent::Unknown(_) => Vec::new(),
-        }
     }
 
     /// An event of our turn. The first one after the connection was lost tells which of the turns
@@ -354,6 +295,78 @@ impl Follow {
     fn resume(&self) -> Act {
         let request_id = format!("resume-{}", self.request_id);
         send(ClientMessage::SessionPause(SessionPause { request_id, session_id: self.session_id, paused: false }))
+    }
+}
+
+impl Next for Follow {
+    fn is_open(&self) -> bool {
+        !matches!(self.state, State::Opening { .. })
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    fn status(&self, now: Instant) -> Option<String> {
+        match &self.state {
+            _ if self.interrupted => Some("cancelling … (Ctrl+C again leaves at once)".into()),
+            State::Opening { .. } => Some("opening the session …".into()),
+            State::Sent => None,
+            State::Queued { .. } => Some("waiting for the prompts before this one …".into()),
+            State::Running { since, .. } => Some(
+                self.calls.status(now).unwrap_or_else(|| format!("thinking · {}", output::whole_seconds(now - *since))),
+            ),
+        }
+    }
+
+    fn interrupt(&mut self, request_id: String) -> Vec<Act> {
+        self.interrupted = true;
+        let session_id = self.session_id;
+        match &self.state {
+            State::Running { turn_id, .. } => {
+                let cancel = TurnCancel { request_id, session_id, turn_id: turn_id.clone() };
+                vec![
+                    Act::Say("cancelling the turn; Ctrl+C again leaves at once".into()),
+                    send(ClientMessage::TurnCancel(cancel)),
+                ]
+            }
+            State::Queued { queue_id, revision } => {
+                let (queue_id, revision) = (queue_id.clone(), *revision);
+                vec![send(ClientMessage::QueueRemove(QueueRemove { request_id, session_id, queue_id, revision }))]
+            }
+            State::Opening { .. } | State::Sent => vec![Act::End(End::Interrupted)],
+        }
+    }
+
+    fn attach_again(&mut self, open: &Opening, request_ids: &mut dyn FnMut() -> String) -> ClientMessage {
+        let request_id = request_ids();
+        if let State::Opening { request_id: opening } = &mut self.state {
+            opening.clone_from(&request_id);
+            self.request_id = request_ids();
+            self.prompt.request_id.clone_from(&self.request_id);
+            return open.message(request_id);
+        }
+        self.attaching = Some(request_id.clone());
+        self.is_unsure = matches!(self.state, State::Sent) && self.turn_id.is_none();
+        self.replayed.clear();
+        self.request_id = request_ids();
+        self.prompt.request_id.clone_from(&self.request_id);
+        self.stream.attached_again();
+        open.again(request_id, self.stream.last_seq())
+    }
+
+    fn event(&mut self, event: ServerEvent, now: Instant) -> Vec<Act> {
+        let gap = self.stream.sees(event.seq());
+        match event {
+            ServerEvent::Turn(event) if self.is_ours(&event) => self.our_turn_at_last(event, gap, now),
+            ServerEvent::Turn(event) => {
+                self.other_turn(event);
+                Vec::new()
+            }
+            ServerEvent::Session(event) => self.session(event),
+            ServerEvent::Reply(reply) => self.reply(reply),
+            ServerEvent::Unknown(_) => Vec::new(),
+        }
     }
 }
 

@@ -12,22 +12,25 @@ mod lost;
 mod open;
 mod prompt;
 mod screen;
+mod watch;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use shared::client::{Client, ClientError};
+use shared::protocol::client::OfSession;
 use shared::protocol::{ClientMessage, SessionId};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use self::ask::Terminal;
 use self::end::End;
-use self::follow::{Act, Follow};
+use self::follow::{Act, Follow, Next};
 use self::interrupts::Interrupts;
 use self::lost::Losses;
 use self::open::Opening;
 use self::screen::Screen;
+use self::watch::Watch;
 use crate::context::{Context, block_on};
 use crate::error::CliError;
 use crate::start;
@@ -40,6 +43,9 @@ const OPEN_WITHIN: Duration = Duration::from_mins(1);
 
 /// A cancelled turn ends its processes in 2.3 s; more than this is a fault of the server.
 const CANCELLED_WITHIN: Duration = Duration::from_secs(15);
+
+/// A session answers a request to leave at once.
+const DETACHED_WITHIN: Duration = Duration::from_secs(2);
 
 /// `scv exec`
 #[derive(Debug, Args)]
@@ -83,12 +89,30 @@ impl Exec {
             let screen = Screen::new(self.json, context.quiet);
             let terminal = Terminal::open();
             let losses = Losses::default();
-            let mut shell = Shell { context, opening, client, losses, screen, terminal, yes: self.yes, interrupts };
+            let yes = self.yes;
+            let mut shell = Shell { context, opening, client, losses, screen, terminal, yes, interrupts };
             match shell.run(&mut follow).await? {
                 End::Lost => Err(lost::explain(context, session_id, follow.has_turn())),
                 end => end.into_result(session_id),
             }
         })
+    }
+}
+
+/// Follows a session that exists, without a prompt of our own.
+pub(super) async fn attach(context: &Context, session_id: SessionId, json: bool) -> Result<(), CliError> {
+    let mut client = start::connect(context, "scv-attach", &FEATURES).await?;
+    let interrupts = Interrupts::install()?;
+    let opening = Opening::attach(context, session_id)?;
+    let mut watch = Watch::new(client.request_id());
+    client.send(&opening.again(watch.request_id().to_owned(), 0)).await?;
+    let screen = Screen::new(json, context.quiet);
+    let (terminal, losses) = (Terminal::open(), Losses::default());
+    let mut shell = Shell { context, opening, client, losses, screen, terminal, yes: false, interrupts };
+    match shell.run(&mut watch).await? {
+        End::Lost => Err(lost::explain(context, session_id, false)),
+        End::Detached => shell.detach(session_id).await,
+        end => end.into_result(session_id),
     }
 }
 
@@ -104,7 +128,7 @@ struct Shell<'a> {
 }
 
 impl Shell<'_> {
-    async fn run(&mut self, follow: &mut Follow) -> Result<End, CliError> {
+    async fn run(&mut self, follow: &mut impl Next) -> Result<End, CliError> {
         let mut tick = interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut deadline = Some(Instant::now() + OPEN_WITHIN);
@@ -149,7 +173,7 @@ impl Shell<'_> {
     }
 
     /// Goes on over another connection, where there is one to be had.
-    async fn attach_again(&mut self, follow: &mut Follow) -> Result<Vec<Act>, CliError> {
+    async fn attach_again(&mut self, follow: &mut impl Next) -> Result<Vec<Act>, CliError> {
         // They are asked again, if they are still open.
         self.terminal.forget();
         self.screen.status(Some("lost the connection; attaching again …".into()));
@@ -160,9 +184,18 @@ impl Shell<'_> {
         let Some(client) = connected else { return Ok(vec![Act::End(End::Lost)]) };
         self.client = client;
         let client = &mut self.client;
-        let message = follow.attach_again(&self.opening, || client.request_id());
+        let message = follow.attach_again(&self.opening, &mut || client.request_id());
         self.send(&message).await?;
         Ok(Vec::new())
+    }
+
+    /// Leaves the session to go on, also without a client.
+    async fn detach(&mut self, session_id: SessionId) -> Result<(), CliError> {
+        let request_id = self.client.request_id();
+        self.send(&ClientMessage::SessionDetach(OfSession { request_id, session_id })).await?;
+        self.client.closed(DETACHED_WITHIN).await;
+        self.screen.say(&format!("left; the session goes on: scv sessions attach {session_id}"));
+        Ok(())
     }
 
     /// Sends a message. That the connection has ended is seen where it is read.

@@ -42,6 +42,11 @@ impl Opening {
         Ok(Self { session_id: SessionId::new(), start: Some(start), client })
     }
 
+    /// A session that exists.
+    pub(super) fn attach(context: &Context, session_id: SessionId) -> Result<Self, CliError> {
+        Ok(Self { session_id, start: None, client: client_context(context)? })
+    }
+
     /// A session that exists, for tests.
     #[cfg(test)]
     pub(super) fn of(session_id: SessionId) -> Self {

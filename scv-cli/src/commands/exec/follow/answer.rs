@@ -4,7 +4,7 @@ use super::Act;
 
 /// One response's text, as far as it was printed.
 #[derive(Debug, Default)]
-pub(super) struct Stream {
+pub(in crate::commands::exec) struct Stream {
     printed: String,
     /// A delta is missing: printing goes on when the whole text is there.
     lost: bool,
@@ -15,7 +15,7 @@ pub(super) struct Stream {
 
 impl Stream {
     /// Notes an event's number; whether events before it were lost.
-    pub(super) fn sees(&mut self, seq: Option<u64>) -> bool {
+    pub(in crate::commands::exec) fn sees(&mut self, seq: Option<u64>) -> bool {
         let Some(seq) = seq else { return false };
         let gap = self.last_seq.is_some_and(|last| seq > last + 1);
         self.last_seq = Some(seq);
@@ -23,17 +23,17 @@ impl Stream {
     }
 
     /// The last number seen.
-    pub(super) fn last_seq(&self) -> u64 {
+    pub(in crate::commands::exec) fn last_seq(&self) -> u64 {
         self.last_seq.unwrap_or(0)
     }
 
     /// What comes next comes over a new connection, after all that was seen.
-    pub(super) fn attached_again(&mut self) {
+    pub(in crate::commands::exec) fn attached_again(&mut self) {
         self.whole = true;
     }
 
     /// The next piece.
-    pub(super) fn delta(&mut self, content: String, gap: bool) -> Vec<Act> {
+    pub(in crate::commands::exec) fn delta(&mut self, content: String, gap: bool) -> Vec<Act> {
         if std::mem::take(&mut self.whole) {
             let Some(rest) = content.strip_prefix(self.printed.as_str()).map(str::to_owned) else {
                 self.lost = true;
@@ -52,7 +52,7 @@ impl Stream {
     }
 
     /// The whole text, which is what counts.
-    pub(super) fn completed(&mut self, content: &str) -> Vec<Act> {
+    pub(in crate::commands::exec) fn completed(&mut self, content: &str) -> Vec<Act> {
         let printed = std::mem::take(&mut self.printed);
         self.lost = false;
         self.whole = false;

@@ -15,7 +15,7 @@ const WHAT_BYTES: usize = 120;
 
 /// Calls that were proposed and have not ended.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Vec<Call>);
+pub(in crate::commands::exec) struct Calls(Vec<Call>);
 
 #[derive(Debug)]
 struct Call {
@@ -32,13 +32,19 @@ struct Running {
 
 impl Calls {
     /// The model wants a call.
-    pub(super) fn proposed(&mut self, id: String, name: &str, arguments: &Value) {
+    pub(in crate::commands::exec) fn proposed(&mut self, id: String, name: &str, arguments: &Value) {
         let title = title(name, arguments);
         self.0.push(Call { id, title, running: None });
     }
 
     /// It runs.
-    pub(super) fn started(&mut self, id: &str, name: &str, limit_ms: Option<u64>, now: Instant) -> Act {
+    pub(in crate::commands::exec) fn started(
+        &mut self,
+        id: &str,
+        name: &str,
+        limit_ms: Option<u64>,
+        now: Instant,
+    ) -> Act {
         let limit = limit_ms.map(Duration::from_millis);
         let running = Some(Running { since: now, limit });
         let index = self.0.iter().position(|call| call.id == id).unwrap_or_else(|| {
@@ -52,7 +58,7 @@ impl Calls {
     }
 
     /// What it does.
-    pub(super) fn progress(&self, id: &str, text: &str) -> Vec<Act> {
+    pub(in crate::commands::exec) fn progress(&self, id: &str, text: &str) -> Vec<Act> {
         // Two calls never run at once today; with several the name tells them apart.
         let running = self.0.iter().filter(|call| call.running.is_some()).count();
         let name = self.0.iter().find(|call| call.id == id && running > 1);
@@ -61,7 +67,7 @@ impl Calls {
     }
 
     /// It ended, run or not.
-    pub(super) fn completed(&mut self, completed: &ToolCompleted, now: Instant) -> Act {
+    pub(in crate::commands::exec) fn completed(&mut self, completed: &ToolCompleted, now: Instant) -> Act {
         let index = self.0.iter().position(|call| call.id == completed.call_id);
         let call = index.map(|index| self.0.remove(index));
         let took = completed.duration_ms.map(Duration::from_millis);
@@ -87,7 +93,7 @@ impl Calls {
     }
 
     /// The call that runs, since when, and its limit.
-    pub(super) fn status(&self, now: Instant) -> Option<String> {
+    pub(in crate::commands::exec) fn status(&self, now: Instant) -> Option<String> {
         let (call, running) = self.0.iter().rev().find_map(|call| Some((call, call.running.as_ref()?)))?;
         let since = output::whole_seconds(now - running.since);
         let limit = running.limit.map(|limit| format!(" of {}", output::duration(limit))).unwrap_or_default();

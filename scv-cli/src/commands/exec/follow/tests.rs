@@ -256,7 +256,7 @@ fn a_turn_that_a_crash_interrupted_is_said_once() {
 fn attach_again(play: &mut Play) -> (u64, Vec<Act>) {
     let opening = Opening::of(ID.parse().unwrap());
     let mut ids = ["again".to_owned(), "turn-2".to_owned()].into_iter();
-    let open = play.follow.attach_again(&opening, || ids.next().unwrap());
+    let open = play.follow.attach_again(&opening, &mut || ids.next().unwrap());
     let ClientMessage::SessionAttach(attach) = open else { panic!("{open:?}") };
     let acts = play.event(json!({
         "type": "session.attached", "request_id": "again", "session_id": ID, "state": "working",

@@ -1,5 +1,8 @@
 //! `scv sessions`: durable sessions.
 
+mod attach;
+mod log;
+
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
@@ -21,6 +24,10 @@ const SHORTEST_ID: usize = 4;
 pub(crate) enum Sessions {
     /// Lists them
     Ls(List),
+    /// Shows what happens in one, and answers what it asks; Ctrl+C leaves it as it is
+    Attach(attach::Attach),
+    /// Tells what happened in one
+    Log(log::Log),
     /// Ends a session's processes; its data stays
     Stop(Named),
     /// Ends a session and removes its data
@@ -52,6 +59,11 @@ pub(crate) struct Named {
 impl Sessions {
     /// Runs the verb.
     pub(super) fn run(self, context: &Context) -> Result<(), CliError> {
+        match &self {
+            Self::Attach(attach) => return attach.run(context),
+            Self::Log(log) => return log.run(context),
+            Self::Ls(_) | Self::Stop(_) | Self::Rm(_) => {}
+        }
         block_on(async {
             let mut client = start::connect(context, "scv-sessions", &[]).await?;
             match self {
@@ -64,6 +76,8 @@ impl Sessions {
                     }
                     Ok(())
                 }
+                // Done above.
+                Self::Attach(_) | Self::Log(_) => Ok(()),
                 Self::Stop(named) => {
                     let session_id = named.resolve(&mut client).await?;
                     client.control(Command::SessionStop { session_id }).await?;
