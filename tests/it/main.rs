@@ -16,6 +16,7 @@ mod exec_turn;
 mod framing;
 mod golden;
 mod handshake;
+mod hibernation;
 mod hostile;
 mod kill_journal;
 mod leftovers;

@@ -58,6 +58,7 @@ impl Connection {
         }
         let body: Vec<u8> = self.unread.drain(..length).collect();
         request.body = serde_json::from_slice(&body).unwrap_or_default();
+        request.bytes = body;
         Ok(Some(request))
     }
 
@@ -150,6 +151,7 @@ fn parse_head(head: &[u8]) -> Option<Request> {
         path: first.next()?.to_owned(),
         headers: headers.map(|(name, value)| (name.trim().to_lowercase(), value.trim().to_owned())).collect(),
         body: Value::Null,
+        bytes: Vec::new(),
         at: SystemTime::now(),
     })
 }

@@ -15,6 +15,8 @@ pub struct Request {
     pub headers: Vec<(String, String)>,
     /// The body as JSON; null where it is none.
     pub body: Value,
+    /// The body as it came.
+    pub bytes: Vec<u8>,
     /// When it was read.
     pub at: SystemTime,
 }
