@@ -21,6 +21,7 @@ mod hostile;
 mod kill_journal;
 mod leftovers;
 mod load;
+mod nets;
 mod provider;
 mod provider_limits;
 mod provider_secrets;
