@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::binaries;
 use crate::context::Context;
 use crate::error::{CliError, Kind};
+use crate::output;
 use crate::service::Service;
 
 /// A start adopts the workers of the last supervisor and gives each 2 s.
@@ -142,6 +143,14 @@ fn told(context: &Context, result: Result<Client, ClientError>) -> Result<Client
     if context.verbose {
         let server = client.server();
         eprintln!("connected to {} {} in {}", server.name, server.version, context.layout.home().display());
+    }
+    let theirs = &client.server().version;
+    if theirs != shared::RELEASE {
+        let ours = shared::RELEASE;
+        output::warn(
+            context,
+            &format!("this is scv {ours}, and scvd {theirs} runs; `scv restart` changes to the installed one"),
+        );
     }
     Ok(client)
 }

@@ -4,12 +4,13 @@
 
 use std::cell::Cell;
 use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::rc::Rc;
 
 use shared::link::{HandOver, LinkReader, LinkWriter, ToSupervisor, ToWorker, VERSION, split};
 use shared::protocol::SessionId;
 use tokio::net::UnixListener;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 /// Messages that wait for the supervisor; more are dropped, the next state line makes up for them.
 const WAITING_MESSAGES: usize = 64;
@@ -25,10 +26,19 @@ pub(crate) enum LinkEvent {
     Message(ToWorker, Option<HandOver>),
 }
 
+/// What goes out; with a descriptor and bytes where the message has them.
+#[derive(Debug)]
+struct Outgoing {
+    message: ToSupervisor,
+    with: Option<HandOver>,
+    /// Told once it is written.
+    written: Option<oneshot::Sender<()>>,
+}
+
 /// Where the worker speaks.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
-    out: mpsc::Sender<ToSupervisor>,
+    out: mpsc::Sender<Outgoing>,
     session: Rc<Cell<Option<SessionId>>>,
     up: Rc<Cell<bool>>,
 }
@@ -37,7 +47,16 @@ impl Link {
     /// Says `message` if a supervisor is there.
     pub(crate) fn say(&self, message: ToSupervisor) {
         // Full or without a supervisor: state lines are sent again when one connects.
-        let _ = self.out.try_send(message);
+        let _ = self.out.try_send(Outgoing { message, with: None, written: None });
+    }
+
+    /// Gives a descriptor away; fails if it cannot be written to the supervisor.
+    pub(crate) async fn give(&self, message: ToSupervisor, descriptor: OwnedFd, bytes: Vec<u8>) -> io::Result<()> {
+        let (written, is_written) = oneshot::channel();
+        let with = Some(HandOver { socket: descriptor, bytes });
+        let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
+        self.out.send(Outgoing { message, with, written: Some(written) }).await.map_err(|_| broken())?;
+        is_written.await.map_err(|_| broken())
     }
 
     /// The session that later supervisors are greeted with.
@@ -67,7 +86,7 @@ pub(crate) fn serve(listener: UnixListener) -> (Link, mpsc::Receiver<LinkEvent>)
 
 async fn run(
     listener: UnixListener,
-    mut messages: mpsc::Receiver<ToSupervisor>,
+    mut messages: mpsc::Receiver<Outgoing>,
     events: mpsc::Sender<LinkEvent>,
     link: Link,
 ) {
@@ -88,12 +107,19 @@ async fn run(
                     continue;
                 }
             },
-            Some(message) = messages.recv() => {
-                let failed = match &mut current {
-                    Some((_, writer)) => writer.send(&message).await.is_err(),
-                    None => false,
+            Some(Outgoing { message, with, written }) = messages.recv() => {
+                let sent = match (&mut current, &with) {
+                    (Some((_, writer)), Some(with)) => {
+                        writer.hand_over(&message, with.socket.as_fd(), &with.bytes).await.map(|()| true)
+                    }
+                    (Some((_, writer)), None) => writer.send(&message).await.map(|()| true),
+                    (None, _) => Ok(false),
                 };
-                if !failed {
+                if let (Ok(true), Some(written)) = (&sent, written) {
+                    // Whoever gave it waits for this.
+                    let _ = written.send(());
+                }
+                if sent.is_ok() {
                     continue;
                 }
                 current = None;
@@ -115,9 +141,7 @@ async fn run(
 
 async fn next(current: &mut Option<(LinkReader, LinkWriter)>) -> io::Result<Option<(ToWorker, Option<HandOver>)>> {
     match current {
-        Some((reader, _)) => {
-            reader.next(|message| if let ToWorker::Client { len, .. } = message { Some(*len) } else { None }).await
-        }
+        Some((reader, _)) => reader.next(ToWorker::raw).await,
         None => std::future::pending().await,
     }
 }

@@ -35,7 +35,14 @@ pub(crate) async fn run(layout: Layout) -> anyhow::Result<()> {
         let message = client::parse(first).ok();
         let id = message.as_ref().and_then(ClientMessage::session_id).unwrap_or_default();
         let config_path = std::env::var_os("SCV_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
-        let opening = Opening { layout: layout.clone(), id, link: Link::none(), family: family.clone(), config_path };
+        let opening = Opening {
+            layout: layout.clone(),
+            id,
+            link: Link::none(),
+            family: family.clone(),
+            config_path,
+            moved: None,
+        };
         match session::open(opening, message.as_ref(), None) {
             Ok(session) => {
                 let inputs = session.inputs();

@@ -1,6 +1,7 @@
 //! The worker that scvd starts: a spare until a session is handed to it, then that session's.
 
 use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
@@ -17,11 +18,14 @@ use tokio::sync::mpsc;
 
 use crate::link::{self, Link, LinkEvent};
 use crate::session::connection::{Connection, Io};
-use crate::session::{self, Ended, Input, Opening, Session, Staged};
+use crate::session::{self, Ended, Input, Moved, Opening, Session, Staged};
 use crate::signals;
 
 /// A worker with neither a supervisor nor a session leaves after this.
 const ALONE_AT_MOST: Duration = Duration::from_secs(5);
+
+/// The clients of a session that was taken over come right behind it.
+const JOINED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A worker that a client already waits for gets it at once; only one that gets none rehearses.
 const REHEARSE_AFTER: Duration = Duration::from_millis(1);
@@ -80,8 +84,14 @@ async fn wait_for_session(
     events: &mut mpsc::Receiver<LinkEvent>,
     family: &Family,
 ) -> Option<(Session, Vec<Input>)> {
-    let opening =
-        |id| Opening { layout: layout.clone(), id, link: link.clone(), family: family.clone(), config_path: None };
+    let opening = |id| Opening {
+        layout: layout.clone(),
+        id,
+        link: link.clone(),
+        family: family.clone(),
+        config_path: None,
+        moved: None,
+    };
     let mut rehearsal_is_due = false;
     let mut staged = None;
     loop {
@@ -104,6 +114,23 @@ async fn wait_for_session(
                 (session_id, Some((id, features, peer, hand_over)))
             }
             LinkEvent::Message(ToWorker::Resume { session_id }, _) => (session_id, None),
+            LinkEvent::Message(ToWorker::Take { session_id, seq, next_client, clients, .. }, Some(given)) => {
+                let moved = Some(Moved::of(given, seq, next_client));
+                match session::open(Opening { moved, ..opening(session_id) }, None, None) {
+                    Ok(mut session) => {
+                        link.runs(session_id);
+                        let joined = join_before(&mut session, clients, events);
+                        if tokio::time::timeout(JOINED_WITHIN, joined).await.is_err() {
+                            tracing::error!(%session_id, "not every client of a session came with it");
+                        }
+                        return Some((session, Vec::new()));
+                    }
+                    Err(error) => {
+                        tracing::error!(%error, %session_id, "cannot take a session over");
+                        return None;
+                    }
+                }
+            }
             LinkEvent::Message(ToWorker::End { .. } | ToWorker::MayLeave {}, _) => return None,
             LinkEvent::Message(ToWorker::Go { scope }, _) => {
                 keep_runs_in(family, scope.as_deref());
@@ -142,6 +169,21 @@ async fn wait_for_session(
     }
 }
 
+/// Takes the clients that come with a session, before anything can happen in it.
+async fn join_before(session: &mut Session, clients: usize, events: &mut mpsc::Receiver<LinkEvent>) {
+    for _ in 0..clients {
+        match events.recv().await {
+            Some(LinkEvent::Message(ToWorker::Moved { client, .. }, Some(given))) => {
+                if let Some(stream) = stream_of(given.socket) {
+                    session.joined_before(*client, stream, given.bytes);
+                }
+            }
+            // The supervisor died, and with it the clients that had not come.
+            _ => return,
+        }
+    }
+}
+
 /// Gives each run a cgroup of its own, where one was delegated to this process and it is there.
 fn keep_runs_in(family: &Family, scope: Option<&str>) {
     let Some(scope) = scope else { return };
@@ -168,6 +210,7 @@ async fn pass_on(mut events: mpsc::Receiver<LinkEvent>, inputs: mpsc::Sender<Inp
                 let Some(input) = connected(features, peer, hand_over) else { continue };
                 input
             }
+            LinkEvent::Message(ToWorker::Renew {}, _) => Input::Renew,
             LinkEvent::Message(ToWorker::Kill { handle }, _) => Input::Kill { handle },
             LinkEvent::Message(ToWorker::MayLeave {}, _) => Input::MayLeave,
             LinkEvent::Message(ToWorker::End { reason }, _) => Input::End(reason),
@@ -177,6 +220,8 @@ async fn pass_on(mut events: mpsc::Receiver<LinkEvent>, inputs: mpsc::Sender<Inp
                 | ToWorker::Go { .. }
                 | ToWorker::Resume { .. }
                 | ToWorker::Client { .. }
+                | ToWorker::Take { .. }
+                | ToWorker::Moved { .. }
                 | ToWorker::Unknown,
                 _,
             ) => continue,
@@ -187,15 +232,14 @@ async fn pass_on(mut events: mpsc::Receiver<LinkEvent>, inputs: mpsc::Sender<Inp
 }
 
 fn connected(features: Vec<String>, peer: Peer, hand_over: HandOver) -> Option<Input> {
-    let socket = std::os::unix::net::UnixStream::from(hand_over.socket);
-    let stream = socket.set_nonblocking(true).and_then(|()| UnixStream::from_std(socket));
-    match stream {
-        Ok(stream) => Some(Input::Connected(Box::new(Connection {
-            peer,
-            features,
-            io: Io::Socket(stream),
-            first: hand_over.bytes,
-        }))),
+    let stream = stream_of(hand_over.socket)?;
+    Some(Input::Connected(Box::new(Connection { peer, features, io: Io::Socket(stream), first: hand_over.bytes })))
+}
+
+fn stream_of(socket: OwnedFd) -> Option<UnixStream> {
+    let socket = std::os::unix::net::UnixStream::from(socket);
+    match socket.set_nonblocking(true).and_then(|()| UnixStream::from_std(socket)) {
+        Ok(stream) => Some(stream),
         Err(error) => {
             tracing::warn!(%error, "cannot take a client's connection");
             None

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use tokio::task::LocalSet;
 use tracing::{error, info, warn};
 
 use crate::control::Hub;
-use crate::error::{BootError, EXIT_STOPPED, with_causes};
+use crate::error::{BootError, EXIT_HANDED_OVER, EXIT_STOPPED, with_causes};
 use crate::limits::Descriptors;
 use crate::listener::{Connections, Door};
 use crate::lock::ServerLock;
@@ -26,6 +27,7 @@ use crate::scopes::Scopes;
 use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::supervise::{self, Depth, Program, Strangers, Workers};
+use crate::takeover::{self, Estate, GivenUp, Heir, Parking, Restart};
 use crate::{listener, notify, reconcile};
 
 /// What workers get to end their runs when everything stops; then they are killed.
@@ -72,6 +74,12 @@ pub(crate) struct Daemon {
     pub(crate) orphans_ended: Cell<u64>,
     /// When it started, in milliseconds since 1970.
     pub(crate) started_unix_ms: u64,
+    /// Clients that wait while we hand over to a successor.
+    pub(crate) parking: Parking,
+    /// Before we are in charge: why we must not be.
+    pub(crate) reasons_to_stay_out: RefCell<Option<Vec<String>>>,
+    /// Where this program was started from: its successor is what stands there then.
+    pub(crate) own_path: PathBuf,
     /// What makes it the only one of its home.
     pub(crate) lock: ServerLock,
     stopping: Cell<bool>,
@@ -87,6 +95,8 @@ pub(crate) enum End {
     Interrupt,
     /// A client asked for it: everything ends, and stays down until it is started again.
     Stop(Farewell),
+    /// A client asked for a successor.
+    Restart(Restart),
     /// There was nothing to do.
     Idle,
     /// The home was removed, or is another supervisor's now.
@@ -120,31 +130,59 @@ impl Daemon {
     }
 }
 
+/// How a supervisor is started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    /// By a client: it leaves when there is nothing to do.
+    pub(crate) on_demand: bool,
+    /// By another supervisor, from which it takes over.
+    pub(crate) take_over: bool,
+}
+
 /// Runs the supervisor until it is told to end.
-pub(crate) fn run(layout: Layout, on_demand: bool, strangers: Strangers) -> Result<ExitCode, BootError> {
+pub(crate) fn run(layout: Layout, how: How, strangers: Strangers) -> Result<ExitCode, BootError> {
     process::set_name("scvd");
     let runtime =
         runtime::Builder::new_current_thread().enable_all().build().map_err(BootError::io("start the runtime"))?;
-    let ended = LocalSet::new().block_on(&runtime, boot_and_serve(layout, on_demand, strangers));
+    let ended = LocalSet::new().block_on(&runtime, boot_and_serve(layout, how, strangers));
     // What still deletes trash goes on at the next start.
     runtime.shutdown_background();
     ended
 }
 
-async fn boot_and_serve(layout: Layout, on_demand: bool, strangers: Strangers) -> Result<ExitCode, BootError> {
+async fn boot_and_serve(layout: Layout, how: How, strangers: Strangers) -> Result<ExitCode, BootError> {
     make_directories(&layout)?;
-    let lock = ServerLock::acquire(&layout)?;
+    let How { on_demand, take_over } = how;
+    let own_path = own_path().map_err(BootError::io("tell where scvd is"))?;
+    let own_lock = if take_over { None } else { Some(ServerLock::acquire(&layout)?) };
     let signals = Signals::catch().map_err(BootError::io("catch signals"))?;
-    let descriptors = Descriptors::raise();
+    let mut descriptors = Descriptors::raise();
     process::become_subreaper().map_err(BootError::io("become the reaper of orphans"))?;
     let family = Family::new().map_err(BootError::io("read /proc"))?;
     let program = Program::find().map_err(BootError::io("find scv-worker beside scvd, in libexec/scv, or on PATH"))?;
     let scopes = Scopes::of_this_service(&layout);
-    let door = match listener::inherited(&layout) {
-        Some(listener) => Door::inherited(&layout, listener)?,
-        None => Door::bind(&layout)?,
-    };
     let (settings, config_error) = settings_of(&layout);
+    let (lock, door, inheritance) = if let Some(lock) = own_lock {
+        let door = match listener::inherited(&layout) {
+            Some(listener) => Door::inherited(&layout, listener)?,
+            None => Door::bind(&layout)?,
+        };
+        (lock, door, None)
+    } else {
+        if let Some(reason) = config_error {
+            return Err(BootError::Config(reason));
+        }
+        let mut heir = Heir::connect().map_err(BootError::io("take over by standard input"))?;
+        let mut estate = heir.receive().await.map_err(BootError::io("take over"))?;
+        let lock =
+            ServerLock::inherit(&layout, estate.lock.try_clone().map_err(BootError::io("keep the lock"))?, estate.pid)?;
+        let door = match estate.listener.take() {
+            Some(listener) => Door::taken_over(&layout, listener, estate.is_inherited)?,
+            None => Door::bind(&layout)?,
+        };
+        descriptors.original = estate.nofile;
+        (lock, door, Some((heir, estate)))
+    };
     let (ends, requests) = mpsc::unbounded_channel();
     let daemon = Rc::new(Daemon {
         connections: Connections::default(),
@@ -164,6 +202,9 @@ async fn boot_and_serve(layout: Layout, on_demand: bool, strangers: Strangers) -
         idle_since: Cell::new(None),
         orphans_ended: Cell::new(0),
         started_unix_ms: shared::clock::unix_ms(),
+        parking: Parking::default(),
+        reasons_to_stay_out: RefCell::new(inheritance.is_some().then(Vec::new)),
+        own_path,
         lock,
         stopping: Cell::new(false),
         ends,
@@ -175,13 +216,29 @@ async fn boot_and_serve(layout: Layout, on_demand: bool, strangers: Strangers) -
         scopes.end_strays(|worker| daemon.workers.has(worker)).await;
     }
     supervise::end_orphans(&daemon, Depth::Marked).await;
-    if on_demand && daemon.layout.stopped().exists() {
+    let inherited = match inheritance {
+        Some((heir, estate)) => {
+            if let Some(reason) = daemon.reasons_to_stay_out.borrow().iter().flatten().next() {
+                return Err(BootError::Workers(reason.clone()));
+            }
+            heir.succeed().await;
+            supervise::pass_verdicts(&daemon);
+            Some(estate)
+        }
+        None => None,
+    };
+    if on_demand && inherited.is_none() && daemon.layout.stopped().exists() {
         // `scv stop` came while nobody listened: during a cold start, or between a crash and this
         // restart. It looks for a socket again after it wrote the mark, so one of us sees the other.
         stop_everything(&daemon).await;
         daemon.lock.sign_off("stopped before it was up");
         daemon.door.close();
         return Err(BootError::Stopped);
+    }
+    let when_idle = inherited.as_ref().is_some_and(|estate| estate.when_idle);
+    supervise::renew(&daemon, when_idle);
+    if let Some(estate) = inherited {
+        go_on(&daemon, estate);
     }
     reconcile::once(&daemon);
     // `once` gave the time of the next look; the first round of `forever` finds it again.
@@ -190,6 +247,20 @@ async fn boot_and_serve(layout: Layout, on_demand: bool, strangers: Strangers) -
     tokio::task::spawn_local(notify::watchdog());
     info!(version = shared::RELEASE, home = %daemon.layout.home().display(), "ready");
     Ok(serve(&daemon, signals, requests).await)
+}
+
+/// Goes on where the supervisor before us was.
+fn go_on(daemon: &Rc<Daemon>, estate: Estate) {
+    let Estate { orphans_ended, clients, .. } = estate;
+    daemon.orphans_ended.set(daemon.orphans_ended.get() + orphans_ended);
+    listener::resume(daemon, clients);
+}
+
+/// Where this program is, also after its file was replaced: the kernel says so behind the name.
+fn own_path() -> std::io::Result<PathBuf> {
+    let path = std::env::current_exe()?;
+    let name = path.to_str().and_then(|path| path.strip_suffix(" (deleted)"));
+    Ok(name.map_or_else(|| path.clone(), |name| Path::new(name).to_owned()))
 }
 
 fn make_directories(layout: &Layout) -> Result<(), BootError> {
@@ -252,6 +323,24 @@ async fn serve(daemon: &Rc<Daemon>, mut signals: Signals, mut requests: mpsc::Un
                 }
                 exit = ExitCode::from(EXIT_STOPPED);
                 break;
+            }
+            End::Restart(Restart { when_idle, failed }) => {
+                let mut asked = vec![failed];
+                match takeover::restart(daemon, when_idle, &mut requests, &mut asked).await {
+                    Ok(()) => {
+                        info!("the successor is in charge");
+                        // Socket and lock are its own now.
+                        return ExitCode::from(EXIT_HANDED_OVER);
+                    }
+                    Err(GivenUp::Failed(why)) => {
+                        error!("{why}");
+                        for failed in asked {
+                            // Whoever asked may be gone.
+                            let _ = failed.send(format!("{why}; the running one stays in charge"));
+                        }
+                    }
+                    Err(GivenUp::Ended(end)) => daemon.end(end),
+                }
             }
             End::Idle => {
                 // In this order: a client that comes now finds no socket and starts a new

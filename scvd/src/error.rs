@@ -24,6 +24,10 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     sentence
 }
 
+/// Exit code of one that handed over to a successor: its guard watches that one, and where that has
+/// died already starts another.
+pub(crate) const EXIT_HANDED_OVER: u8 = 4;
+
 /// Why the supervisor did not start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BootError {
@@ -33,6 +37,12 @@ pub(crate) enum BootError {
     /// The socket cannot be ours.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// A configuration that a running supervisor would not change to.
+    #[error("{0}")]
+    Config(String),
+    /// A worker that the supervisor before us speaks to, and we do not.
+    #[error("{0}; `scv stop` and `scv start` change to this release, and end what runs")]
+    Workers(String),
     /// `scv stop` came before we were up.
     #[error("it was stopped on purpose; `scv start` starts it again")]
     Stopped,
@@ -64,7 +74,9 @@ impl BootError {
         match self {
             Self::Stopped => 0,
             Self::Lock(LockError::Held { .. }) | Self::Bind(BindError::Taken { .. }) => EXIT_HELD,
-            Self::Lock(LockError::Io { .. }) | Self::Bind(_) | Self::Io { .. } => EXIT_CANNOT_START,
+            Self::Lock(LockError::Io { .. }) | Self::Bind(_) | Self::Config(_) | Self::Workers(_) | Self::Io { .. } => {
+                EXIT_CANNOT_START
+            }
         }
     }
 }

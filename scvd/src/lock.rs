@@ -1,6 +1,8 @@
 //! One supervisor a home, by a kernel lock. The file also keeps how the last one ended.
 
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::fs::File;
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
@@ -55,8 +57,23 @@ impl ServerLock {
         // What is no text is not ours and tells nothing.
         let _ = lock.file().take(MAX_BYTES).read_to_string(&mut before);
         let taken = Self { lock, path: path.clone(), last_stop: last_stop(&before) };
-        taken.write(&format!("{}\n", std::process::id())).map_err(failed)?;
+        taken.reclaim().map_err(failed)?;
         Ok(taken)
+    }
+
+    /// Takes over a lock that another process shares with us, and writes our pid. The lock is that
+    /// of the open file: it stays while one of both has it.
+    pub(crate) fn inherit(layout: &Layout, file: OwnedFd, from: i32) -> Result<Self, LockError> {
+        let path = layout.lock();
+        let last_stop = Some(format!("scvd (pid {from}) was replaced by its successor (scv restart)"));
+        let taken = Self { lock: fs::Lock::inherited(File::from(file)), path: path.clone(), last_stop };
+        taken.reclaim().map_err(|source| LockError::Io { path: path.clone(), source })?;
+        if taken.is_at_its_path() { Ok(taken) } else { Err(LockError::Io { path, source: ErrorKind::NotFound.into() }) }
+    }
+
+    /// Writes our pid, over that of a successor that came to nothing.
+    pub(crate) fn reclaim(&self) -> std::io::Result<()> {
+        self.write(&format!("{}\n", std::process::id()))
     }
 
     /// Whether whoever looks for the lock finds this one: the home was not removed or replaced.
@@ -64,7 +81,7 @@ impl ServerLock {
         let file = |found: std::fs::Metadata| (found.dev(), found.ino());
         match (self.lock.file().metadata().map(file), std::fs::metadata(&self.path).map(file)) {
             (Ok(ours), Ok(found)) => ours == found,
-            (_, Err(error)) => error.kind() != std::io::ErrorKind::NotFound,
+            (_, Err(error)) => error.kind() != ErrorKind::NotFound,
             (Err(_), _) => true,
         }
     }
@@ -81,6 +98,18 @@ impl ServerLock {
         file.seek(SeekFrom::Start(0))?;
         file.write_all(content.as_bytes())
     }
+}
+
+impl AsFd for ServerLock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.lock.file().as_fd()
+    }
+}
+
+/// The pid in the lock's file: of whoever holds it, or held it last.
+pub(crate) fn last_holder(layout: &Layout) -> Option<i32> {
+    let content = fs::read_bounded(&layout.lock(), MAX_BYTES).ok()?;
+    String::from_utf8_lossy(&content).lines().next()?.trim().parse().ok()
 }
 
 fn holder_of(content: &str) -> String {

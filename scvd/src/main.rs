@@ -15,6 +15,7 @@ mod scopes;
 mod settings;
 mod signals;
 mod supervise;
+mod takeover;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,6 +25,7 @@ use shared::layout::Layout;
 
 /// The supervisor of one SCV home. Started by `scv`; rarely by hand.
 #[derive(Debug, Parser)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(name = "scvd", version)]
 struct Arguments {
     /// The home; else `$SCV_HOME`, else `~/.scv`.
@@ -41,6 +43,15 @@ struct Arguments {
     /// The guard that started this supervisor, and what it had as children before.
     #[arg(long, hide = true, value_name = "PID,…", value_delimiter = ',')]
     guarded_by: Vec<i32>,
+    /// Take over from the supervisor at the other end of standard input.
+    #[arg(long, hide = true, conflicts_with = "guard")]
+    take_over: bool,
+    /// With --guard: the supervisor that runs already, as a child of this process.
+    #[arg(long, hide = true, value_name = "PID", requires = "guard")]
+    watch: Option<i32>,
+    /// With --guard: what this process had as children before.
+    #[arg(long, hide = true, value_name = "PID,…", value_delimiter = ',', requires = "guard")]
+    strangers: Vec<i32>,
 }
 
 fn main() -> ExitCode {
@@ -54,11 +65,18 @@ fn main() -> ExitCode {
         Err(cause) => return refuse(&format!("cannot open the home {}: {cause}", home.display())),
     };
     if arguments.guard {
-        return guard::run(&layout, arguments.foreground, arguments.on_demand);
+        let how = guard::How { foreground: arguments.foreground, on_demand: arguments.on_demand };
+        let before = arguments.watch.map(|scvd| guard::Before { scvd, strangers: arguments.strangers });
+        return guard::run(&layout, how, before);
     }
     log::start(std::env::var("SCV_LOG").ok().as_deref());
-    let family = supervise::Strangers::before(arguments.guarded_by);
-    match daemon::run(layout, arguments.on_demand, family) {
+    let family = if arguments.take_over {
+        supervise::Strangers::inherited(arguments.guarded_by)
+    } else {
+        supervise::Strangers::before(arguments.guarded_by)
+    };
+    let how = daemon::How { on_demand: arguments.on_demand, take_over: arguments.take_over };
+    match daemon::run(layout, how, family) {
         Ok(code) => code,
         Err(error) => {
             let sentence = error.sentence();

@@ -33,6 +33,13 @@ pub(crate) fn failed(sentence: &str) {
     say(&format!("error: {sentence}"));
 }
 
+/// Another process is in charge from now on.
+pub(crate) fn main_pid(pid: Option<u32>) {
+    if let Some(pid) = pid {
+        tell_manager(NotifyState::MainPid(pid));
+    }
+}
+
 /// The supervisor leaves.
 pub(crate) fn stopping() {
     tell_manager(NotifyState::Stopping);

@@ -205,11 +205,16 @@ impl Client {
 
     /// Asks the supervisor and waits for its answer; other events on the way are dropped.
     pub async fn control(&mut self, command: Command) -> Result<Status, ClientError> {
+        self.control_within(command, ANSWER_WITHIN).await
+    }
+
+    /// As [`control`](Self::control), for what takes longer.
+    pub async fn control_within(&mut self, command: Command, within: Duration) -> Result<Status, ClientError> {
         let request_id = self.request_id();
         self.send(&ClientMessage::DaemonControl(DaemonControl { request_id: request_id.clone(), command })).await?;
         let pid = self.pid();
-        let deaf = |_| ClientError::Deaf { what: "the request", pid, within: ANSWER_WITHIN };
-        timeout(ANSWER_WITHIN, self.answer(&request_id)).await.map_err(deaf)?
+        let deaf = |_| ClientError::Deaf { what: "the request", pid, within };
+        timeout(within, self.answer(&request_id)).await.map_err(deaf)?
     }
 
     /// Waits until the server has closed the connection, at most `within`.

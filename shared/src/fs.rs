@@ -106,6 +106,11 @@ impl Lock {
         }
     }
 
+    /// A lock that came with its open file from the process that took it.
+    pub fn inherited(file: File) -> Self {
+        Self(file)
+    }
+
     /// The locked file.
     pub fn file(&self) -> &File {
         &self.0

@@ -7,6 +7,7 @@ mod conversations;
 mod ends;
 mod failures;
 mod offers;
+mod restarts;
 mod turns;
 
 use std::fs;

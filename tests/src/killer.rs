@@ -1,4 +1,5 @@
-//! Kills a process at one exact moment of its life: at a given write to a given file.
+//! Kills a process at one exact moment of its life: at a given write to a given file, or at a given
+//! message over a socket that may carry descriptors.
 //!
 //! A tracer (ptrace(2)) stops the process at every system call of its main thread, so nothing of
 //! it runs between the write and its death. Other threads and children are left alone.
@@ -31,10 +32,19 @@ impl Killer {
     /// From now on counts the writes of `process` to the file called `name`, and kills it at
     /// number `nth` (the first is 1). Returns once the process is traced.
     pub fn at_write(process: &Process, name: &str, nth: usize, moment: Moment) -> Self {
+        Self::at(process, Call::Write(name.to_owned()), nth, moment)
+    }
+
+    /// As [`at_write`](Self::at_write), for sendmsg(2): what supervisors say to workers and to each other.
+    pub fn at_message(process: &Process, nth: usize, moment: Moment) -> Self {
+        Self::at(process, Call::Message, nth, moment)
+    }
+
+    fn at(process: &Process, call: Call, nth: usize, moment: Moment) -> Self {
         let (traced, is_traced) = channel();
-        let (process, name) = (process.clone(), name.to_owned());
+        let process = process.clone();
         // All requests of ptrace(2) have to come from one thread.
-        let thread = std::thread::spawn(move || trace(&process, &name, nth, moment, &traced));
+        let thread = std::thread::spawn(move || trace(&process, &call, nth, moment, &traced));
         is_traced.recv().expect("the process can be traced");
         Self(thread)
     }
@@ -45,7 +55,7 @@ impl Killer {
     }
 }
 
-fn trace(process: &Process, name: &str, nth: usize, moment: Moment, traced: &Sender<()>) -> usize {
+fn trace(process: &Process, call: &Call, nth: usize, moment: Moment, traced: &Sender<()>) -> usize {
     let pid = Pid::from_raw(process.pid);
     ptrace::seize(pid, ptrace::Options::PTRACE_O_TRACESYSGOOD).expect("ptrace(PTRACE_SEIZE)");
     ptrace::interrupt(pid).expect("ptrace(PTRACE_INTERRUPT)");
@@ -59,7 +69,7 @@ fn trace(process: &Process, name: &str, nth: usize, moment: Moment, traced: &Sen
             Ok(WaitStatus::PtraceSyscall(_)) => {
                 let is_entry = ptrace::syscall_info(pid).is_ok_and(|info| info.op == libc::PTRACE_SYSCALL_INFO_ENTRY);
                 if is_entry {
-                    writing = is_write(process.pid, name);
+                    writing = call.is_at(process.pid);
                 } else if std::mem::take(&mut writing) {
                     done += 1;
                 }
@@ -79,6 +89,28 @@ fn trace(process: &Process, name: &str, nth: usize, moment: Moment, traced: &Sen
         let _ = ptrace::syscall(pid, deliver);
         if !std::mem::replace(&mut is_traced, true) {
             traced.send(()).expect("somebody waits for it");
+        }
+    }
+}
+
+/// What is counted.
+#[derive(Debug)]
+enum Call {
+    /// write(2) to a file of that name.
+    Write(String),
+    /// sendmsg(2)
+    Message,
+}
+
+impl Call {
+    /// Whether `pid`, stopped at the entry of a system call, is at one.
+    fn is_at(&self, pid: i32) -> bool {
+        match self {
+            Self::Write(name) => is_write(pid, name),
+            Self::Message => {
+                let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+                call.split_whitespace().next().and_then(|number| number.parse().ok()) == Some(libc::SYS_sendmsg)
+            }
         }
     }
 }

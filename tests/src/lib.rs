@@ -9,6 +9,7 @@ pub mod cutting;
 pub mod env;
 pub mod fakes;
 pub mod golden;
+pub mod installed;
 pub mod killer;
 pub mod processes;
 pub mod program;
@@ -20,6 +21,7 @@ pub mod terminal;
 pub mod wire;
 
 pub use env::{TestEnv, eventually};
+pub use installed::Installed;
 pub use killer::{Killer, Moment};
 pub use program::{Output, Program};
 

@@ -4,6 +4,7 @@ mod agents;
 mod config;
 mod demo;
 mod exec;
+mod restart;
 mod run;
 mod server;
 mod sessions;
@@ -55,6 +56,8 @@ pub(crate) enum Command {
     Run(run::Run),
     /// Starts the supervisor in the background
     Start(start::Start),
+    /// Replaces the supervisor by the one that is installed now; sessions go on
+    Restart(restart::Restart),
     /// Stops the supervisor and everything it started
     Stop(stop::Stop),
     /// Tells how the supervisor is
@@ -80,6 +83,7 @@ pub(crate) fn run(command: Command, context: &Context) -> Result<(), CliError> {
         Command::Exec(exec) => exec.run(context),
         Command::Run(run) => run.run(context),
         Command::Start(start) => start.run(context),
+        Command::Restart(restart) => restart.run(context),
         Command::Stop(stop) => stop.run(context),
         Command::Status(status) => status.run(context),
         Command::Sessions(sessions) => sessions.run(context),

@@ -15,7 +15,7 @@ use crate::service::{self, Service, units};
 use crate::{binaries, output, start};
 
 /// `scv start`
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Start {
     /// Where it works; not as a service
     #[arg(long, value_name = "DIR")]

@@ -46,6 +46,22 @@ fn rows(status: &Daemon, home: &str, now_unix_ms: u64) -> Vec<Vec<String>> {
         row("service", unit.clone());
     }
     row("home", home.into());
+    if status.unguarded {
+        row(
+            "guard",
+            "gone: nobody starts the supervisor again if it dies; `scv stop` and `scv start` bring one".into(),
+        );
+    }
+    let old = status.workers.iter().filter(|worker| worker.pid != 0 && worker.version != status.version);
+    let mut releases: Vec<&str> = old.map(|worker| worker.version.as_str()).collect();
+    if !releases.is_empty() {
+        let count = releases.len();
+        releases.dedup();
+        row(
+            "old workers",
+            output::printable(&format!("{count} of release {}, renewed when idle", releases.join(", "))),
+        );
+    }
     if let Some(sessions) = &status.sessions {
         row("sessions", format!("{} live, {} idle", sessions.live, sessions.idle));
     }

@@ -71,6 +71,12 @@ pub(crate) struct Features {
 }
 
 impl Features {
+    /// The names of those that are in force.
+    pub(crate) fn names(self) -> Vec<String> {
+        let all = [("attach", self.attach), ("approvals", self.approvals), ("notices", self.notices)];
+        all.into_iter().filter(|(_, on)| *on).map(|(name, _)| name.to_owned()).collect()
+    }
+
     fn of(names: &[String]) -> Self {
         let has = |name: &str| names.iter().any(|feature| feature == name);
         Self { attach: has("attach"), approvals: has("approvals"), notices: has("notices") }
@@ -107,6 +113,11 @@ impl Client {
     pub(crate) fn replay(&mut self, journal: &Journal, after_seq: u64, state: SessionState) {
         self.last_seq = after_seq;
         self.feed = Feed::Behind { cursor: journal.start(), told: None, state, lagged: false };
+    }
+
+    /// The last number that it was sent, once it has been sent everything.
+    pub(crate) fn is_up_to(&self) -> Option<u64> {
+        (matches!(self.feed, Feed::Live) && self.out.is_idle()).then_some(self.last_seq)
     }
 
     /// Its outbound queue.

@@ -3,11 +3,14 @@
 //! Knows nothing of sessions. A reader task turns bytes into [`Input`]s, a writer task empties the
 //! [`Outbound`] queue; both end with the connection.
 
+mod half;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::SendFlags;
@@ -16,9 +19,11 @@ use shared::protocol::frame::{Decoder, Frame};
 use shared::protocol::limits;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::UnixStream;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use super::{ClientId, Input};
+use half::Half;
 
 /// Lines are written together up to this size: one system call for many deltas.
 const WRITE_BATCH_BYTES: usize = 64 << 10;
@@ -56,8 +61,8 @@ impl Io {
     fn split(self) -> (Box<dyn AsyncRead + Unpin>, Box<dyn AsyncWrite + Unpin>) {
         match self {
             Self::Socket(stream) => {
-                let (read, write) = stream.into_split();
-                (Box::new(read), Box::new(write))
+                let stream = Arc::new(stream);
+                (Box::new(Half(stream.clone())), Box::new(Half(stream)))
             }
             Self::Stdio => (Box::new(tokio::io::stdin()), Box::new(tokio::io::stdout())),
         }
@@ -79,14 +84,25 @@ pub(crate) fn run(
         room,
         is_socket: matches!(io, Io::Socket(_)),
         socket: io.output()?,
+        given: CancellationToken::new(),
+        rest: RefCell::default(),
     });
     let (read, write) = io.split();
-    tokio::task::spawn_local(read_frames(id, read, first, inputs.clone()));
+    let (give, rest) = oneshot::channel();
+    *out.rest.borrow_mut() = Some(rest);
+    tokio::task::spawn_local(read_frames(id, read, first, inputs.clone(), out.given.clone(), give));
     tokio::task::spawn_local(write_lines(id, write, out.clone(), inputs));
     Ok(out)
 }
 
-async fn read_frames(id: ClientId, mut read: impl AsyncRead + Unpin, first: Vec<u8>, inputs: mpsc::Sender<Input>) {
+async fn read_frames(
+    id: ClientId,
+    mut read: impl AsyncRead + Unpin,
+    first: Vec<u8>,
+    inputs: mpsc::Sender<Input>,
+    given: CancellationToken,
+    give: oneshot::Sender<Vec<u8>>,
+) {
     let mut decoder = Decoder::new(limits::CLIENT_FRAME_BYTES);
     decoder.push(&first);
     drop(first);
@@ -101,7 +117,16 @@ async fn read_frames(id: ClientId, mut read: impl AsyncRead + Unpin, first: Vec<
                 return;
             }
         }
-        match read.read(&mut chunk).await {
+        let read = tokio::select! {
+            biased;
+            () = given.cancelled() => {
+                // Whoever gives the connection away waits for it.
+                let _ = give.send(decoder.into_rest());
+                return;
+            }
+            read = read.read(&mut chunk) => read,
+        };
+        match read {
             Ok(0) | Err(_) => break,
             Ok(read) => decoder.push(&chunk[..read]),
         }
@@ -117,8 +142,10 @@ async fn write_lines(id: ClientId, mut write: impl AsyncWrite + Unpin, out: Rc<O
             if out.queue.borrow().closing {
                 break;
             }
-            out.changed.notified().await;
-            continue;
+            tokio::select! {
+                () = out.changed.notified() => continue,
+                () = out.given.cancelled() => return,
+            }
         }
         let written = async {
             write.write_all(&batch).await?;
@@ -144,6 +171,10 @@ pub(crate) struct Outbound {
     /// A duplicate, to ask the kernel whether the other side is still there.
     socket: OwnedFd,
     is_socket: bool,
+    /// Cancelled when the connection goes to another process.
+    given: CancellationToken,
+    /// What was read then and is no whole line.
+    rest: RefCell<Option<oneshot::Receiver<Vec<u8>>>>,
 }
 
 #[derive(Debug, Default)]
@@ -186,6 +217,19 @@ impl Outbound {
         if sent < line.len() {
             self.push(if sent == 0 { line } else { line[sent..].into() });
         }
+    }
+
+    /// Whether everything was written and the client is there.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.borrow().is_idle() && self.is_socket
+    }
+
+    /// Stops reading and writing, and gives the connection away. The receiver gives what was read
+    /// and is no whole line, or fails where the client sends nothing more.
+    pub(crate) fn give(&self) -> io::Result<(OwnedFd, Option<oneshot::Receiver<Vec<u8>>>)> {
+        let socket = self.socket.try_clone()?;
+        self.given.cancel();
+        Ok((socket, self.rest.borrow_mut().take()))
     }
 
     /// Whether more may be queued within the protocol's limits.

@@ -52,8 +52,7 @@ impl Session {
 
     /// A line that was too long.
     pub(super) fn too_long(&mut self, id: ClientId) {
-        let text = format!("a frame may have at most {} bytes; this one was skipped", limits::CLIENT_FRAME_BYTES);
-        self.answer(id, &ServerEvent::error(None, ErrorCode::InvalidRequest, text));
+        self.answer(id, &too_long());
     }
 
     fn handle(&mut self, id: ClientId, message: ClientMessage) -> Result<(), Refusal> {
@@ -205,6 +204,12 @@ impl Session {
     pub(super) fn approves_unasked(&self) -> bool {
         self.meta.auto_approve || self.clients.iter().any(|(_, client)| client.auto_approve)
     }
+}
+
+/// The answer to a line that was too long.
+pub(super) fn too_long() -> ServerEvent {
+    let text = format!("a frame may have at most {} bytes; this one was skipped", limits::CLIENT_FRAME_BYTES);
+    ServerEvent::error(None, ErrorCode::InvalidRequest, text)
 }
 
 /// Whether a prompt may be sent, or put in the place of a waiting one.

@@ -11,6 +11,7 @@ pub(crate) mod connection;
 mod inbox;
 mod joining;
 mod journal;
+mod moving;
 mod open;
 mod queue;
 mod record;
@@ -47,8 +48,10 @@ use crate::turn::sink::FromTurn;
 use clients::Clients;
 use connection::Connection;
 use journal::Journal;
+use setup::Secrets;
 use state::State;
 
+pub(crate) use moving::Moved;
 pub(crate) use open::{Opening, Staged, open, rehearse};
 
 /// Messages of clients that wait for the session.
@@ -112,6 +115,8 @@ pub(crate) enum Input {
         /// The answer, a line.
         line: Vec<u8>,
     },
+    /// Give the session to a newer worker once it is idle.
+    Renew,
     /// A supervisor connected.
     SupervisorUp,
     /// End one run, as cancelled.
@@ -167,13 +172,17 @@ pub(crate) struct Session {
     durable: bool,
     inputs_in: mpsc::Sender<Input>,
     inputs: mpsc::Receiver<Input>,
+    /// Whether it is given to a newer worker once it is idle.
+    renew: bool,
+    /// The part of its environment that is in no file.
+    secrets: Secrets,
     /// Set when the session is on its way out.
     leaving: Option<closing::Leaving>,
     /// When an idle session leaves by itself.
     idle_since: Instant,
     /// When a recovered session without a client closes.
     recovered_at: Option<Instant>,
-    _lock: Lock,
+    lock: Lock,
 }
 
 /// Why a session's worker may exit.
@@ -185,6 +194,8 @@ pub(crate) enum Ended {
     Closed,
     /// The supervisor stops.
     Stopped,
+    /// Another worker has it.
+    Moved,
 }
 
 impl Session {
@@ -199,6 +210,9 @@ impl Session {
         loop {
             if let Some(ended) = self.ends() {
                 return self.farewell(ended).await;
+            }
+            if self.renew && self.can_move() && self.opens_again() {
+                return self.give_away().await;
             }
             let now = Instant::now();
             let in_the_way = self.clients.close_those_in_the_way(now.into_std());
@@ -224,6 +238,7 @@ impl Session {
             Input::Eof { client } => self.half_closed(client),
             Input::Gone { client } => self.gone(client),
             Input::Relayed { client, line } => self.relayed(client, line),
+            Input::Renew => self.renew = true,
             Input::SupervisorUp => self.say_state(),
             Input::Kill { handle } => {
                 let runs = self.runs.clone();

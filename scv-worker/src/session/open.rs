@@ -21,8 +21,9 @@ use tokio::time::Instant;
 
 use super::clients::{About, Clients};
 use super::journal::{Journal, Loaded};
+use super::moving::Moved;
 use super::record::Record;
-use super::setup::{Equipment, Setup, client_context};
+use super::setup::{Equipment, Secrets, Setup, client_context};
 use super::state::State;
 use super::{Session, WAITING_INPUTS};
 use crate::approvals::{Broker, Patience};
@@ -42,6 +43,8 @@ pub(crate) struct Opening {
     /// The configuration of a session whose client names none (`SCV_CONFIG` of the process); where
     /// there is a supervisor, its environment is not the client's.
     pub config_path: Option<PathBuf>,
+    /// What the worker gave that had it before, in the place of its lock being taken.
+    pub moved: Option<Moved>,
 }
 
 /// Why a session cannot be opened. The text is for the client.
@@ -130,6 +133,10 @@ pub(crate) fn open(
     message: Option<&ClientMessage>,
     staged: Option<Staged>,
 ) -> Result<Session, OpenError> {
+    let mut opening = opening;
+    if let Some(moved) = opening.moved.take() {
+        return go_on(opening, moved);
+    }
     let start = if let Some(ClientMessage::SessionStart(start)) = message { Some(&**start) } else { None };
     let dir = opening.layout.session(opening.id);
     let fresh = !dir.path().exists();
@@ -145,12 +152,27 @@ pub(crate) fn open(
         }
         None => own(&dir)?,
     };
-    let opened = build(opening, message, start, &dir, lock, fresh);
+    let opened = build(opening, message, start, &Secrets::new(), &dir, lock, fresh).and_then(|mut session| {
+        session.recover(message.is_none()).map_err(OpenError::io("write the session's journal"))?;
+        Ok(session)
+    });
     if opened.is_err() && fresh {
         // Nothing was accepted in it: a start that failed leaves nothing behind.
         let _ = std::fs::remove_dir_all(dir.path());
     }
     opened
+}
+
+/// Goes on with a session that another worker gave away.
+fn go_on(opening: Opening, moved: Moved) -> Result<Session, OpenError> {
+    let Moved { lock, secrets, seq, next_client } = moved;
+    let dir = opening.layout.session(opening.id);
+    let mut session = build(opening, None, None, &secrets, &dir, still_there(lock, &dir)?, false)?;
+    // Nothing was cut short: numbers go on without a gap.
+    session.state.seq = session.state.seq.max(seq);
+    session.next_client = session.next_client.max(next_client);
+    session.unwant();
+    Ok(session)
 }
 
 /// Goes through the start of a session and makes none: what costs most the first time, code and
@@ -162,7 +184,7 @@ pub(crate) fn rehearse(opening: Opening) {
     let ClientMessage::SessionStart(start) = &message else { return };
     let dir = opening.layout.session(opening.id);
     // What is wrong is told to the client whose session it concerns.
-    if let Ok(setup) = Setup::read(&opening, Some(&message), Some(start), &dir) {
+    if let Ok(setup) = Setup::read(&opening, Some(&message), Some(start), &Secrets::new(), &dir) {
         let Opening { layout, id, family, .. } = opening;
         let _ = serde_json::to_vec(&setup.meta);
         let _ = Equipment::of(&setup, &layout, id, family, &State::default());
@@ -182,13 +204,18 @@ fn check(start: &SessionStart) -> Result<(), OpenError> {
 
 /// Takes the session's lock; the directory may have been moved away while we waited for nothing.
 fn own(dir: &SessionDir) -> Result<Lock, OpenError> {
-    use std::os::unix::fs::MetadataExt as _;
     let lock = match Lock::try_acquire(&dir.lock()) {
         Ok(Some(lock)) => lock,
         Ok(None) => return Err(OpenError::Busy),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(OpenError::NotFound),
         Err(error) => return Err(OpenError::io("lock the session")(error)),
     };
+    still_there(lock, dir)
+}
+
+/// The lock, unless the directory was moved away.
+fn still_there(lock: Lock, dir: &SessionDir) -> Result<Lock, OpenError> {
+    use std::os::unix::fs::MetadataExt as _;
     let held = lock.file().metadata().map_err(OpenError::io("lock the session"))?;
     let there = std::fs::metadata(dir.lock()).map_err(|_| OpenError::NotFound)?;
     if (held.dev(), held.ino()) == (there.dev(), there.ino()) { Ok(lock) } else { Err(OpenError::NotFound) }
@@ -198,12 +225,14 @@ fn build(
     opening: Opening,
     message: Option<&ClientMessage>,
     start: Option<&SessionStart>,
+    secrets: &Secrets,
     dir: &SessionDir,
     lock: Lock,
     fresh: bool,
 ) -> Result<Session, OpenError> {
-    let setup = Setup::read(&opening, message, start, dir)?;
+    let setup = Setup::read(&opening, message, start, secrets, dir)?;
     let Opening { layout, id, link, family, .. } = opening;
+    let secrets = setup.secrets();
     if fresh || client_context(message).is_some() {
         // A new session has nothing to lose before its first prompt (`make_durable`).
         let sync = if fresh { Sync::Lazy } else { Sync::Durable };
@@ -222,7 +251,7 @@ fn build(
     let (inputs_in, inputs) = mpsc::channel(WAITING_INPUTS);
     let note = join(note, torn);
     let about = About { session_id: id, cwd: meta.cwd.clone(), model: model.clone(), note };
-    let mut session = Session {
+    Ok(Session {
         id,
         dir: dir.clone(),
         wanted: layout.wanted_session(id).exists(),
@@ -250,14 +279,14 @@ fn build(
         durable: false,
         inputs_in,
         inputs,
+        renew: false,
+        secrets,
         leaving: None,
         idle_since: Instant::now(),
         recovered_at: None,
         config: Rc::new(config),
-        _lock: lock,
-    };
-    session.recover(message.is_none()).map_err(OpenError::io("write the session's journal"))?;
-    Ok(session)
+        lock,
+    })
 }
 
 impl Session {

@@ -7,7 +7,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use shared::config::{Config, ProviderProfile, Sources};
 use shared::fs::{self, Sync};
 use shared::layout::{Layout, SessionDir};
@@ -28,6 +28,9 @@ use crate::tools::{self, Toolbox};
 use crate::turn::prompt;
 use crate::workspace::Workspace;
 
+/// The part of a session's environment that is in no file: keys.
+pub(super) type Secrets = BTreeMap<String, SecretString>;
+
 /// The environment of a session has at most this many bytes on disk.
 const ENV_BYTES: u64 = 1 << 20;
 
@@ -46,6 +49,7 @@ impl Setup {
         opening: &Opening,
         message: Option<&ClientMessage>,
         start: Option<&SessionStart>,
+        secrets: &Secrets,
         dir: &SessionDir,
     ) -> Result<Self, OpenError> {
         let loaded = SessionMeta::load(dir).map_err(OpenError::io("read the session's meta file"))?;
@@ -55,7 +59,9 @@ impl Setup {
             None => SessionMeta::of(opening.id, start.ok_or(OpenError::NotFound)?),
         };
         meta.config_path = meta.config_path.or_else(|| opening.config_path.clone());
-        let env = environment(dir, client_context(message)).map_err(OpenError::io("read the session's environment"))?;
+        let mut env =
+            environment(dir, client_context(message)).map_err(OpenError::io("read the session's environment"))?;
+        env.extend(secrets.iter().map(|(name, secret)| (name.clone(), secret.expose_secret().to_owned())));
         let config = Config::load(&Sources {
             workspace: Some(meta.cwd.clone()),
             config_path: meta.config_path.clone(),
@@ -72,6 +78,14 @@ impl Setup {
         let note = matches!(key, Key::Missing).then(|| KEY_IS_GONE.to_owned());
         let provider = make_provider(&config, &meta, &profile, key)?;
         Ok(Self { meta, env, config, model: profile.model, provider, note })
+    }
+
+    /// The part of the environment that is in no file.
+    pub(super) fn secrets(&self) -> Secrets {
+        let of_file = without_keys(&self.config, &self.env);
+        let secret = |name: &&String| !of_file.contains_key(*name);
+        let names = self.env.keys().filter(secret);
+        names.map(|name| (name.clone(), SecretString::from(self.env[name].clone()))).collect()
     }
 
     /// Writes the files of the session; a key is in none of them.
@@ -170,15 +184,18 @@ fn environment(dir: &SessionDir, context: Option<&ClientContext>) -> io::Result<
 
 /// Keeps the environment without keys: those live in this process only.
 fn keep_environment(dir: &SessionDir, config: &Config, env: &BTreeMap<String, String>, sync: Sync) -> io::Result<()> {
+    fs::replace(&dir.env(), &serde_json::to_vec(&without_keys(config, env))?, sync)
+}
+
+/// The environment without keys.
+fn without_keys<'a>(config: &Config, env: &'a BTreeMap<String, String>) -> BTreeMap<&'a String, &'a String> {
     let secrets = config.secret_values(env);
     let names = config.key_env_names();
-    let kept: BTreeMap<&String, &String> = env
-        .iter()
+    env.iter()
         .filter(|(name, value)| {
             !names.contains(name) && !secrets.iter().any(|secret| secret.expose_secret() == value.as_str())
         })
-        .collect();
-    fs::replace(&dir.env(), &serde_json::to_vec(&kept)?, sync)
+        .collect()
 }
 
 fn profile(config: &Config, meta: &SessionMeta) -> Result<ProviderProfile, OpenError> {

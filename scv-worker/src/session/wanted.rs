@@ -91,6 +91,8 @@ impl Session {
             state: self.state_now(),
             clients: u32::try_from(self.clients.len()).unwrap_or(u32::MAX),
             worker_pid: i32::try_from(std::process::id()).ok(),
+            // The supervisor knows.
+            worker_version: None,
             turn: turn.map(|turn| turn.turn_id.clone()),
             queue: u32::try_from(self.state.queue.len()).unwrap_or(u32::MAX),
             approvals: u32::try_from(self.broker.len()).unwrap_or(u32::MAX),

@@ -22,6 +22,7 @@ use crate::supervise::Unavailable;
 
 pub(crate) use reload::reload;
 pub(crate) use session_remove::remove_trash;
+pub(crate) use status::status;
 pub(crate) use watch::{Hub, Watcher};
 
 /// What a command gives.
@@ -69,8 +70,8 @@ pub(crate) async fn carry_out(daemon: &Rc<Daemon>, command: Command) -> Result<A
         Command::SessionStop { session_id } => session_stop::carry_out(daemon, session_id).await,
         Command::SessionRemove { session_id } => session_remove::carry_out(daemon, session_id).await,
         Command::Stop => stop::carry_out(daemon).await,
-        // `watch` makes a stream of the connection, which is the listener's.
-        Command::Watch { .. } | Command::Unknown => {
+        // `watch` makes a stream of the connection and `restart` gives it away, both the listener's.
+        Command::Watch { .. } | Command::Restart { .. } | Command::Unknown => {
             Err(Failure::new(ErrorCode::Unsupported, "this supervisor does not know that action"))
         }
     }

@@ -8,7 +8,7 @@ use crate::daemon::Daemon;
 use crate::supervise::records;
 
 /// What every answer of `daemon.control` has.
-pub(super) fn status(daemon: &Daemon) -> Status {
+pub(crate) fn status(daemon: &Daemon) -> Status {
     let live = daemon.workers.entries();
     let idle = live.iter().filter(|entry| entry.state == SessionState::Idle).count();
     Status {
@@ -23,6 +23,7 @@ pub(super) fn status(daemon: &Daemon) -> Status {
         connections: Some(daemon.connections.now()),
         last_stop: daemon.lock.last_stop.clone(),
         orphans_ended: Some(daemon.orphans_ended.get()),
+        unguarded: daemon.strangers.guard_is_gone(),
         config_error: daemon.config_error.borrow().clone(),
     }
 }

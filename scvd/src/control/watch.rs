@@ -73,6 +73,11 @@ impl Watcher {
         Self { daemon, request_id, rev, told: None, crashes_told, not_before: Instant::now() }
     }
 
+    /// Its request.
+    pub(crate) fn request_id(&self) -> &str {
+        &self.request_id
+    }
+
     /// The next thing to tell. Cancel-safe.
     pub(crate) async fn next(&mut self) -> ServerEvent {
         loop {

@@ -21,8 +21,11 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 pub(crate) async fn accept_forever(daemon: Rc<Daemon>) {
     let mut reserve = File::open("/dev/null").ok();
     loop {
+        // Whoever connects meanwhile waits in the queue, for us or for our successor.
+        daemon.parking.open().await;
         let Some(listener) = daemon.door.listener() else { return };
         let accepted = tokio::select! {
+            () = daemon.parking.begun() => continue,
             () = daemon.door.changed() => continue,
             accepted = listener.accept() => accepted,
         };

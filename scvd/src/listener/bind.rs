@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
 use std::path::{Path, PathBuf};
@@ -71,6 +72,12 @@ impl Door {
         Ok(Self { path, bound: RefCell::new(Some(bound)), changed: Notify::new(), is_inherited: true })
     }
 
+    /// Serves the socket of the supervisor that we take over from.
+    pub(crate) fn taken_over(layout: &Layout, listener: OwnedFd, is_inherited: bool) -> Result<Self, BindError> {
+        let door = Self::inherited(layout, StdListener::from(listener))?;
+        Ok(Self { is_inherited, ..door })
+    }
+
     /// Whether the service manager made the socket.
     pub(crate) fn is_inherited(&self) -> bool {
         self.is_inherited
@@ -98,7 +105,7 @@ impl Door {
     }
 
     /// The listener as it is now.
-    pub(super) fn listener(&self) -> Option<Rc<UnixListener>> {
+    pub(crate) fn listener(&self) -> Option<Rc<UnixListener>> {
         self.bound.borrow().as_ref().map(|bound| bound.listener.clone())
     }
 

@@ -13,6 +13,7 @@ use shared::protocol::limits::{CLIENT_FRAME_BYTES, INITIALIZE_WITHIN};
 use shared::protocol::server::Reply;
 use shared::protocol::{ErrorCode, ServerEvent};
 use tokio::net::UnixStream;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::debug;
 
@@ -20,7 +21,8 @@ use super::handover::{self, Opening};
 use super::handshake::{Greeting, initialize};
 use super::load::Share;
 use crate::control::{self, Watcher};
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, End};
+use crate::takeover::{Greeted, Inherited, Parked, Restart};
 
 /// A client that does not take an answer within this is gone.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -38,6 +40,28 @@ pub(super) async fn serve(daemon: Rc<Daemon>, stream: UnixStream, share: Share) 
         greeting: None,
         watcher: None,
     };
+    run(connection, None).await;
+}
+
+/// Goes on with a client that an earlier supervisor has parked.
+pub(super) async fn go_on(daemon: Rc<Daemon>, stream: UnixStream, share: Share, client: Inherited) {
+    let Inherited { greeting, watch, restart, bytes, socket: _ } = client;
+    let mut lines = Decoder::new(CLIENT_FRAME_BYTES);
+    lines.push(&bytes);
+    let greeting = greeting.map(|Greeted { peer, features }| Greeting { peer, features });
+    // What changed meanwhile is in the snapshot that it begins with.
+    let watcher = watch.map(|request_id| Watcher::new(daemon.clone(), request_id));
+    run(Connection { daemon, stream: Rc::new(stream), share, lines, greeting, watcher }, restart).await;
+}
+
+async fn run(connection: Connection, owed: Option<String>) {
+    if let Some(request_id) = owed {
+        let status = Box::new(control::status(&connection.daemon));
+        let answer = ServerEvent::Reply(Reply::DaemonStatus { request_id, status });
+        if let Err(cause) = connection.send(&answer).await {
+            return debug!("a client did not hear that we took over: {cause}");
+        }
+    }
     if let Err(cause) = connection.run().await {
         debug!("a connection ended: {cause}");
     }
@@ -63,9 +87,16 @@ enum Next {
 impl Connection {
     async fn run(mut self) -> io::Result<()> {
         let deadline = Instant::now() + INITIALIZE_WITHIN;
+        if let Next::End = self.take_all().await? {
+            return Ok(());
+        }
         loop {
             tokio::select! {
                 readable = self.stream.readable() => readable?,
+                () = self.daemon.parking.begun() => {
+                    self.park(None).await;
+                    continue;
+                }
                 event = next_change(&mut self.watcher) => {
                     self.send(&event).await?;
                     continue;
@@ -77,10 +108,8 @@ impl Connection {
                 Some(_) => {}
                 None => continue,
             }
-            while let Some(frame) = self.lines.next() {
-                if let Next::End = self.take(frame).await? {
-                    return Ok(());
-                }
+            if let Next::End = self.take_all().await? {
+                return Ok(());
             }
             if !self.share.unfinished(self.lines.pending_bytes()) {
                 let why = "too many unfinished lines at once; try again later";
@@ -159,6 +188,42 @@ impl Connection {
         Ok(next)
     }
 
+    /// All that has come and is whole.
+    async fn take_all(&mut self) -> io::Result<Next> {
+        while let Some(frame) = self.lines.next() {
+            if let Next::End = self.take(frame).await? {
+                return Ok(Next::End);
+            }
+        }
+        Ok(Next::Go)
+    }
+
+    /// Waits while one supervisor hands over to the next; where that succeeds, the client is the
+    /// next one's, and we end here with the process.
+    async fn park(&mut self, restart: Option<String>) {
+        let bytes = std::mem::replace(&mut self.lines, Decoder::new(CLIENT_FRAME_BYTES)).into_rest();
+        self.lines.push(&bytes);
+        let greeting = self.greeting.clone().map(|Greeting { peer, features }| Greeted { peer, features });
+        let watch = self.watcher.as_ref().map(|watcher| watcher.request_id().to_owned());
+        self.daemon.parking.park(Parked { stream: self.stream.clone(), greeting, watch, restart, bytes }).await;
+    }
+
+    /// Asks for a new supervisor. It is the new one that answers, if it comes up.
+    async fn restart(&mut self, request_id: String, when_idle: bool) -> io::Result<Next> {
+        let (failed, mut has_failed) = oneshot::channel();
+        self.daemon.end(End::Restart(Restart { when_idle, failed }));
+        loop {
+            tokio::select! {
+                biased;
+                why = &mut has_failed => {
+                    let why = why.unwrap_or_else(|_| "the supervisor is ending already".into());
+                    return self.refuse(Some(request_id), ErrorCode::Unavailable, why).await;
+                }
+                () = self.daemon.parking.begun() => self.park(Some(request_id.clone())).await,
+            }
+        }
+    }
+
     async fn control(&mut self, message: DaemonControl) -> io::Result<Next> {
         let DaemonControl { request_id, command } = message;
         let watches = self.greeting.as_ref().is_some_and(|greeting| greeting.has("watch"));
@@ -169,6 +234,9 @@ impl Connection {
             }
             self.watcher = Some(Watcher::new(self.daemon.clone(), request_id));
             return Ok(Next::Go);
+        }
+        if let shared::protocol::control::Command::Restart { when_idle } = command {
+            return self.restart(request_id, when_idle).await;
         }
         let answer = control::carry_out(&self.daemon, command).await;
         match answer {

@@ -67,10 +67,18 @@ pub(super) async fn hand_over(
     let Greeting { peer, features } = greeting;
     let message = ToWorker::Client { id: 0, session_id, features, peer, len: bytes.len() };
     let offer = Offer { message, socket, bytes: Rc::new(bytes) };
-    for _ in 0..TRIES {
+    let (mut tries, mut moves) = (0, 0);
+    while tries < TRIES {
+        tries += 1;
         let worker = supervise::claim(daemon, session_id).await?;
         match supervise::offer(daemon, &worker, offer.clone()).await {
             Ok(Answer::Taken) => return Ok(()),
+            // The session went to another worker while the client was on its way to this one.
+            Ok(Answer::Refused { .. }) if has_moved(daemon, &worker, session_id) && moves < TRIES => {
+                moves += 1;
+                tries -= 1;
+                continue;
+            }
             Ok(Answer::Refused { code, reason }) => return Err(Refusal { code, message: reason }),
             Err(NoAnswer::LinkEnded) if supervise::is_buried(daemon, &worker).await => continue,
             Err(cause) => warn!(worker, session = %session_id, ?cause, "did not take a client"),
@@ -84,6 +92,10 @@ pub(super) async fn hand_over(
         code: ErrorCode::Unavailable,
         message: "the session's worker does not take clients; see scvd's log, or stop the session".into(),
     })
+}
+
+fn has_moved(daemon: &Daemon, worker: &str, session: SessionId) -> bool {
+    daemon.workers.of_session(session).is_some_and(|now| now != worker)
 }
 
 fn check(daemon: &Daemon, opening: &Opening) -> Result<(), Refusal> {

@@ -58,6 +58,7 @@ impl Drop for Share {
         connections.open.set(connections.open.get() - 1);
         connections.unfinished.set(connections.unfinished.get() - self.unfinished);
         connections.closed.notify_one();
+        self.daemon.parking.left();
         if self.daemon.on_demand {
             // From here on it may be idle.
             self.daemon.idle_since.set(None);

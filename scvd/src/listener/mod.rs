@@ -8,7 +8,9 @@ mod connection;
 mod handover;
 mod handshake;
 mod load;
+mod resume;
 
 pub(crate) use accept::accept_forever;
 pub(crate) use bind::{BindError, Door, inherited};
 pub(crate) use load::{Connections, is_idle};
+pub(crate) use resume::resume;

@@ -14,10 +14,11 @@ use plan::{Action, plan};
 use wanted::Wanted;
 
 use crate::daemon::{Daemon, End};
+use crate::takeover::Stage;
 
 /// Looks once and does what has to be done. Returns when to look again, if before the next round.
 pub(crate) fn once(daemon: &Rc<Daemon>) -> Option<Instant> {
-    if daemon.is_stopping() {
+    if daemon.is_stopping() || daemon.parking.stage() >= Stage::Draining {
         return None;
     }
     let now = Instant::now();
@@ -46,7 +47,7 @@ pub(crate) async fn forever(daemon: Rc<Daemon>) {
             () = daemon.changed.notified() => {}
             () = tokio::time::sleep_until(at.into()) => {}
         }
-        if Instant::now() >= round {
+        if Instant::now() >= round && daemon.parking.stage() == Stage::Open {
             last_round = Instant::now();
             apply::housekeeping(&daemon).await;
         }

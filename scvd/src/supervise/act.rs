@@ -11,12 +11,16 @@ use super::link::Link;
 use super::state::{Action, Event, next};
 use super::{claim, greet, life};
 use crate::daemon::Daemon;
+use crate::takeover::Stage;
 
 /// What a worker gets to exit after it was told that its session is closed, before it is killed.
 pub(super) const CLOSE_GRACE: Duration = Duration::from_secs(3);
 
 /// What a worker gets to exit after it was told that it may leave: it writes a snapshot.
 const LEAVE_GRACE: Duration = Duration::from_secs(10);
+
+/// A deaf worker has its verdict by then.
+const GREETED_WITHIN: Duration = Duration::from_secs(3);
 
 /// A worker whose link broke has usually died, and that is about to be seen.
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
@@ -66,6 +70,10 @@ fn carry_out(daemon: &Rc<Daemon>, id: &str, action: Action) {
 /// Sends over the worker's link. A link that is full or broken is that of a deaf worker, and its
 /// next unanswered hand-over or grace ends it.
 pub(super) fn send(daemon: &Daemon, id: &str, message: ToWorker) {
+    if daemon.parking.stage() == Stage::Given {
+        // Our successor commands it, and hears the same from it.
+        return;
+    }
     let table = daemon.workers.table.borrow();
     let sent = table.get(id).and_then(|worker| worker.link.as_ref()).is_some_and(|link: &Link| link.send(message));
     if !sent {
@@ -88,7 +96,39 @@ async fn grace(daemon: Rc<Daemon>, id: String) {
 
 async fn reconnect(daemon: Rc<Daemon>, id: String) {
     tokio::time::sleep(RECONNECT_AFTER).await;
-    greet::converse(daemon, id).await;
+    let is_alone = daemon.workers.table.borrow().get(&id).is_some_and(|worker| worker.link.is_none());
+    if is_alone && daemon.parking.stage() != Stage::Given {
+        greet::converse(daemon, id).await;
+    }
+}
+
+/// Connects to all workers again, after a successor had spoken to them that came to nothing: our
+/// links to them are stale, whether we have seen their end or not. Returns when they are there.
+pub(crate) async fn greet_again(daemon: &Rc<Daemon>) {
+    let mut stale = Vec::new();
+    for (id, worker) in daemon.workers.table.borrow_mut().iter_mut() {
+        if matches!(worker.state, super::State::Spare | super::State::Serving { .. }) {
+            worker.link = None;
+            stale.push(id.clone());
+        }
+    }
+    for id in &stale {
+        tokio::task::spawn_local(greet::converse(daemon.clone(), id.clone()));
+    }
+    let is_alone = |id: &String| {
+        let table = daemon.workers.table.borrow();
+        let of_use = |state: &super::State| matches!(state, super::State::Spare | super::State::Serving { .. });
+        table.get(id).is_some_and(|worker| worker.link.is_none() && of_use(&worker.state))
+    };
+    let greeted = async {
+        while stale.iter().any(is_alone) {
+            // There is no event that only this may consume.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    if tokio::time::timeout(GREETED_WITHIN, greeted).await.is_err() {
+        warn!("a worker did not come back to us");
+    }
 }
 
 /// Tells a worker to end.

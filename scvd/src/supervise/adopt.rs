@@ -9,8 +9,9 @@ use shared::process::Identity;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use super::act::apply;
 use super::life::{self, Process, enter};
-use super::state::State;
+use super::state::{Event, State};
 use super::table::WorkerId;
 use super::{greet, records};
 use crate::daemon::Daemon;
@@ -48,10 +49,21 @@ pub(crate) async fn adopt(daemon: &Rc<Daemon>) {
     }
 }
 
+/// From now on we are in charge: workers that were given up meanwhile are ended.
+pub(crate) fn pass_verdicts(daemon: &Rc<Daemon>) {
+    daemon.reasons_to_stay_out.take();
+    let table = daemon.workers.table.borrow();
+    let deaf: Vec<WorkerId> = table.iter().filter(|(_, worker)| worker.is_deaf).map(|(id, _)| id.clone()).collect();
+    drop(table);
+    for id in deaf {
+        apply(daemon, &id, &Event::Deaf);
+    }
+}
+
 async fn all_settled(daemon: &Daemon, started: &[WorkerId]) {
     for id in started {
         let mut state = daemon.workers.state(id);
-        while matches!(state, Some(State::Starting | State::Dead { .. })) {
+        while matches!(state, Some(State::Starting | State::Dead { .. })) && !daemon.workers.is_deaf(id) {
             daemon.changed.notified().await;
             state = daemon.workers.state(id);
         }

@@ -115,6 +115,7 @@ pub(crate) async fn claim(daemon: &Rc<Daemon>, session: SessionId) -> Told {
         if daemon.is_stopping() {
             return Err(Unavailable::Stopping);
         }
+        arrived(daemon, session).await;
         match route(&daemon.workers, session) {
             Route::Live(id) => {
                 apply(daemon, &id, &Event::Assigned { session });
@@ -134,6 +135,15 @@ pub(crate) async fn claim(daemon: &Rc<Daemon>, session: SessionId) -> Told {
     }
 }
 
+/// Waits until a session that was given away is with its next worker.
+async fn arrived(daemon: &Daemon, session: SessionId) {
+    let transit = daemon.workers.in_transit.borrow().get(&session).map(tokio::sync::watch::Sender::subscribe);
+    if let Some(mut transit) = transit {
+        // Nothing is ever sent: this is its end.
+        while transit.changed().await.is_ok() {}
+    }
+}
+
 fn admit(daemon: &Daemon, session: SessionId) -> Result<(), Unavailable> {
     let max = daemon.settings.borrow().max_sessions;
     let mut live = daemon.workers.sessions();
@@ -141,7 +151,15 @@ fn admit(daemon: &Daemon, session: SessionId) -> Result<(), Unavailable> {
     if live.len() > max { Err(Unavailable::Limit(max)) } else { Ok(()) }
 }
 
-async fn wait(daemon: &Rc<Daemon>, session: SessionId) -> Told {
+/// A worker that has no session.
+pub(super) fn spare(daemon: &Daemon) -> Option<WorkerId> {
+    match route(&daemon.workers, SessionId::new()) {
+        Route::Spare(id) => Some(id),
+        Route::Live(_) | Route::Departing(_) | Route::Wait => None,
+    }
+}
+
+pub(super) async fn wait(daemon: &Rc<Daemon>, session: SessionId) -> Told {
     let mut told = daemon.workers.waiting.borrow_mut().join(session);
     daemon.look();
     let failed = |why: &str| Unavailable::Failed(why.to_owned());
@@ -168,10 +186,7 @@ pub(super) async fn gone(daemon: &Daemon, id: &str) -> Result<(), Unavailable> {
 /// Gives a worker that is ready to the session that has waited longest.
 pub(super) fn serve_waiting(daemon: &Rc<Daemon>) {
     loop {
-        let spare = match route(&daemon.workers, SessionId::new()) {
-            Route::Spare(id) => id,
-            Route::Live(_) | Route::Departing(_) | Route::Wait => return,
-        };
+        let Some(spare) = spare(daemon) else { return };
         let Some((session, tell)) = daemon.workers.waiting.borrow_mut().pop() else { return };
         for tell in tell {
             apply(daemon, &spare, &Event::Assigned { session });

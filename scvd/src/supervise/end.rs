@@ -60,6 +60,14 @@ pub(crate) async fn end_all(daemon: &Rc<Daemon>, reason: EndReason, grace: Durat
     let _ = tokio::time::timeout(KILL_WITHIN, all_gone).await;
 }
 
+/// Returns when no worker starts or ends.
+pub(crate) async fn settled(daemon: &Daemon) {
+    while !daemon.workers.are_settled() {
+        // There is no event that only this may consume.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
 /// Has a worker end one of its runs, as cancelled.
 pub(crate) fn kill_run(daemon: &Daemon, worker: &str, handle: &str) {
     super::act::send(daemon, worker, shared::link::ToWorker::Kill { handle: handle.to_owned() });

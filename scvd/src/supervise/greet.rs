@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 use super::act::apply;
 use super::link::{Answer, Link};
+use super::renew;
 use super::state::Event;
 use super::table::WorkerId;
 use crate::daemon::Daemon;
@@ -25,6 +26,7 @@ const HELLO_WITHIN: Duration = Duration::from_secs(2);
 #[derive(Debug, PartialEq, Eq)]
 struct Hello {
     release: String,
+    link_version: u32,
     session: Option<SessionId>,
 }
 
@@ -34,7 +36,15 @@ pub(super) async fn converse(daemon: Rc<Daemon>, id: WorkerId) {
     let greeted = tokio::time::timeout(HELLO_WITHIN, greet(&daemon, &id, &identity)).await;
     let (mut reader, writer, hello) = match greeted {
         Ok(Ok(greeted)) => greeted,
-        Ok(Err(cause)) => return give_up(&daemon, &id, format!("cannot talk to scv-worker {id}: {cause}")),
+        Ok(Err(cause)) => {
+            // Not a broken link: it lives, and speaks what we do not.
+            let is_of_another_time = cause.kind() == io::ErrorKind::Unsupported;
+            let complaint = format!("cannot talk to scv-worker {id}: {cause}");
+            if is_of_another_time && let Some(reasons) = &mut *daemon.reasons_to_stay_out.borrow_mut() {
+                reasons.push(complaint.clone());
+            }
+            return give_up(&daemon, &id, complaint);
+        }
         Err(_) => return give_up(&daemon, &id, format!("scv-worker {id} did not say hello within 2 seconds")),
     };
     if let Some(scopes) = &daemon.scopes {
@@ -44,8 +54,14 @@ pub(super) async fn converse(daemon: Rc<Daemon>, id: WorkerId) {
             return give_up(&daemon, &id, format!("scv-worker {id} has no scope of its own: {cause}"));
         }
     }
+    let mut number = 0;
     if let Some(worker) = daemon.workers.table.borrow_mut().get_mut(&id) {
+        worker.links += 1;
+        number = worker.links;
         worker.release = hello.release;
+        worker.link_version = hello.link_version;
+        // What an earlier link had begun to give away went with it.
+        worker.moving.clear();
         worker.link = Some(Link::new(writer));
     }
     apply(&daemon, &id, &Event::Greeted { session: hello.session });
@@ -55,6 +71,10 @@ pub(super) async fn converse(daemon: Rc<Daemon>, id: WorkerId) {
     listen(&daemon, &id, &mut reader).await;
     // Whoever waits for an answer over this link is told so by its end.
     if let Some(worker) = daemon.workers.table.borrow_mut().get_mut(&id) {
+        if worker.links != number {
+            // There is a newer one.
+            return;
+        }
         worker.link = None;
     }
     apply(&daemon, &id, &Event::LinkLost);
@@ -65,6 +85,12 @@ fn give_up(daemon: &Rc<Daemon>, id: &str, complaint: String) {
         // An exit that is about to be seen says more than a broken connection.
         warn!("{complaint}");
         worker.complaint = Some(complaint);
+        if daemon.reasons_to_stay_out.borrow().is_some() {
+            // The supervisor before us may stay in charge, and knows it better.
+            worker.is_deaf = true;
+            daemon.changed.notify_one();
+            return;
+        }
     }
     apply(daemon, id, &Event::Deaf);
 }
@@ -85,40 +111,41 @@ async fn greet(daemon: &Daemon, id: &str, identity: &Identity) -> io::Result<(Li
     writer.send(&hello).await?;
     let answer = reader.next(|_| None).await?;
     let (answer, _) = answer.ok_or_else(|| io::Error::other("it closed the connection"))?;
-    let hello = accept(answer, identity.pid).map_err(io::Error::other)?;
+    let hello = accept(answer, identity.pid)?;
     Ok((reader, writer, hello))
 }
 
 /// Whether we can work with a worker that says this.
-fn accept(message: ToSupervisor, pid: i32) -> Result<Hello, String> {
+fn accept(message: ToSupervisor, pid: i32) -> io::Result<Hello> {
     let ToSupervisor::Hello { link_version, release, pid: its_pid, session_id } = message else {
-        return Err("it did not say hello first".into());
+        return Err(io::Error::other("it did not say hello first"));
     };
     if its_pid != pid {
-        return Err(format!("it says that it is process {its_pid}, and is {pid}"));
+        return Err(io::Error::other(format!("it says that it is process {its_pid}, and is {pid}")));
     }
     if !(link::OLDEST_VERSION..=link::VERSION).contains(&link_version) {
-        return Err(format!(
-            "it is of release {release} (link {link_version}), and scvd {} speaks {} to {}",
-            shared::RELEASE,
-            link::OLDEST_VERSION,
-            link::VERSION
-        ));
+        let (ours, oldest, newest) = (shared::RELEASE, link::OLDEST_VERSION, link::VERSION);
+        let why =
+            format!("it is of release {release} (link {link_version}), and scvd {ours} speaks {oldest} to {newest}");
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
-    Ok(Hello { release, session: session_id })
+    Ok(Hello { release, link_version, session: session_id })
 }
 
 async fn listen(daemon: &Rc<Daemon>, id: &str, reader: &mut LinkReader) {
     loop {
-        let message = match reader.next::<ToSupervisor>(|_| None).await {
-            Ok(Some((message, _))) => message,
+        let (message, with) = match reader.next(ToSupervisor::raw).await {
+            Ok(Some(read)) => read,
             Ok(None) => return,
             Err(cause) => {
                 warn!(id, "what this worker sent is no message: {cause}");
                 return;
             }
         };
-        heard(daemon, id, message);
+        match with {
+            Some(with) => renew::heard(daemon, id, message, with),
+            None => heard(daemon, id, message),
+        }
     }
 }
 
@@ -150,7 +177,11 @@ fn heard(daemon: &Rc<Daemon>, id: &str, message: ToSupervisor) {
             apply(daemon, id, &Event::WantsToLeave);
         }
         // A second hello changes nothing, and a newer worker may say more than we know.
-        ToSupervisor::Hello { .. } | ToSupervisor::Unknown => {}
+        ToSupervisor::Hello { .. }
+        | ToSupervisor::Client { .. }
+        | ToSupervisor::Unheard { .. }
+        | ToSupervisor::Moved { .. }
+        | ToSupervisor::Unknown => {}
     }
 }
 
@@ -176,9 +207,12 @@ mod tests {
 
     #[test]
     fn a_hello_of_another_process_or_an_unknown_version_is_refused() {
-        assert_eq!(accept(hello(1, 7), 7), Ok(Hello { release: "0.1.0".into(), session: None }));
-        assert!(accept(hello(1, 8), 7).unwrap_err().contains("process 8"));
-        assert!(accept(hello(link::VERSION + 1, 7), 7).unwrap_err().contains("release 0.1.0"));
+        assert_eq!(
+            accept(hello(1, 7), 7).unwrap(),
+            (Hello { release: "0.1.0".into(), link_version: 1, session: None })
+        );
+        assert!(accept(hello(1, 8), 7).unwrap_err().to_string().contains("process 8"));
+        assert!(accept(hello(link::VERSION + 1, 7), 7).unwrap_err().to_string().contains("release 0.1.0"));
         assert!(accept(ToSupervisor::Taken { id: 1 }, 7).is_err());
     }
 }

@@ -83,10 +83,14 @@ pub(super) fn enter(daemon: &Daemon, id: WorkerId, identity: Identity, ours: boo
         identity,
         ours,
         release: String::new(),
+        link_version: 0,
         link: None,
+        links: 0,
+        moving: Vec::new(),
         entry: None,
         exit: Exit::default(),
         complaint: None,
+        is_deaf: false,
         gone: watch::Sender::new(()),
     };
     daemon.workers.table.borrow_mut().insert(id, worker);

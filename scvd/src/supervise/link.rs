@@ -2,7 +2,8 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::os::fd::AsFd as _;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::rc::Rc;
 
 use shared::link::{LinkWriter, ToWorker};
@@ -39,8 +40,20 @@ pub(crate) enum Answer {
     },
 }
 
+/// Something with a descriptor, on its way from one worker to another.
+#[derive(Debug)]
+pub(super) struct Given {
+    /// The message; its `len` is that of `bytes`.
+    pub(super) message: ToWorker,
+    /// A client's connection, or a session's lock.
+    pub(super) descriptor: OwnedFd,
+    /// What goes with it.
+    pub(super) bytes: Vec<u8>,
+}
+
 #[derive(Debug)]
 enum Outgoing {
+    Given(Vec<Given>),
     Message(ToWorker),
     Client(Offer),
 }
@@ -74,6 +87,11 @@ impl Link {
         Some(answered)
     }
 
+    /// Gives a worker a session with its clients; false if it does not read.
+    pub(super) fn give(&self, given: Vec<Given>) -> bool {
+        self.outbox.try_send(Outgoing::Given(given)).is_ok()
+    }
+
     /// The worker answered hand-over `id`. False for one that nobody waits for any more.
     pub(super) fn answered(&self, id: u64, answer: Answer) -> bool {
         let waiting = self.answers.borrow_mut().remove(&id);
@@ -89,6 +107,7 @@ impl Link {
 async fn write(mut writer: LinkWriter, mut messages: mpsc::Receiver<Outgoing>) {
     while let Some(outgoing) = messages.recv().await {
         let written = match outgoing {
+            Outgoing::Given(given) => give(&mut writer, given).await,
             Outgoing::Message(message) => writer.send(&message).await,
             Outgoing::Client(offer) => writer.hand_over(&offer.message, offer.socket.as_fd(), &offer.bytes).await,
         };
@@ -98,4 +117,11 @@ async fn write(mut writer: LinkWriter, mut messages: mpsc::Receiver<Outgoing>) {
             return;
         }
     }
+}
+
+async fn give(writer: &mut LinkWriter, given: Vec<Given>) -> io::Result<()> {
+    for Given { message, descriptor, bytes } in given {
+        writer.hand_over(&message, descriptor.as_fd(), &bytes).await?;
+    }
+    Ok(())
 }

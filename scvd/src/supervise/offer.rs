@@ -9,6 +9,7 @@ use super::act::apply;
 use super::link::{Answer, Offer};
 use super::state::{Event, State};
 use crate::daemon::Daemon;
+use crate::takeover::Stage;
 
 /// A worker answers a hand-over at once; without an answer in this time the next one is tried.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
@@ -30,7 +31,9 @@ pub(crate) async fn offer(daemon: &Rc<Daemon>, worker: &str, mut offer: Offer) -
     if let ToWorker::Client { id: its_id, .. } = &mut offer.message {
         *its_id = id;
     }
-    let answer = {
+    let answer = if daemon.parking.stage() == Stage::Given {
+        None
+    } else {
         let table = daemon.workers.table.borrow();
         table.get(worker).and_then(|worker| worker.link.as_ref()).and_then(|link| link.offer(id, offer))
     };

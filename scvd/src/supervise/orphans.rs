@@ -41,6 +41,27 @@ impl Strangers {
         Self { guard, left_alone: guarded_by.chain(process::children(own_pid())).collect() }
     }
 
+    /// As [`before`](Self::before), for one that takes over: it is a child of the old supervisor
+    /// and becomes one of the guard when that leaves.
+    pub(crate) fn inherited(guarded_by: Vec<i32>) -> Self {
+        let mut guarded_by = guarded_by.into_iter();
+        let guard = guarded_by.next().and_then(|pid| Identity::of(pid).ok());
+        Self { guard, left_alone: guarded_by.chain(process::children(own_pid())).collect() }
+    }
+
+    /// For the successor's `--guarded-by`; 0 stands for no guard.
+    pub(crate) fn to_argument(&self) -> String {
+        let guard = self.guard.as_ref().filter(|guard| guard.is_alive()).map_or(0, |guard| guard.pid);
+        let pids: Vec<String> =
+            std::iter::once(guard).chain(self.left_alone.iter().copied()).map(|pid| pid.to_string()).collect();
+        pids.join(",")
+    }
+
+    /// Whether there was a guard and it is gone: nobody starts us again.
+    pub(crate) fn guard_is_gone(&self) -> bool {
+        self.guard.as_ref().is_some_and(|guard| !guard.is_alive())
+    }
+
     /// The guard, as long as it is our parent: an init that took its place has other children.
     fn guard(&self) -> Option<i32> {
         self.guard.as_ref().map(|guard| guard.pid).filter(|pid| *pid == parent())

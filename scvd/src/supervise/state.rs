@@ -62,6 +62,13 @@ pub(crate) enum Event {
     Refused,
     /// It did not answer a hand-over in time.
     Unanswered,
+    /// It has given its session away.
+    Moved,
+    /// It gets a session that another one gave away.
+    Given {
+        /// The session.
+        session: SessionId,
+    },
     /// It wants to leave.
     WantsToLeave,
     /// It has to end.
@@ -172,6 +179,12 @@ pub(crate) fn next(state: State, event: &Event) -> (State, Vec<Action>) {
             (Serving { session, owed: owed.saturating_sub(1), taken }, vec![])
         }
 
+        // It exits by itself; whoever asks for its session from now on gets the next worker.
+        (Serving { .. }, Event::Moved) => (Leaving { session: None }, vec![Action::StartGrace]),
+        (Spare, Event::Given { session }) => {
+            (Serving { session: *session, owed: 0, taken: true }, vec![Action::Reconcile])
+        }
+
         (Spare, Event::WantsToLeave) => (Leaving { session: None }, vec![Action::MayLeave, Action::StartGrace]),
         (Serving { session, owed: 0, .. }, Event::WantsToLeave) => {
             (Leaving { session: Some(session) }, vec![Action::MayLeave, Action::StartGrace])
@@ -196,6 +209,8 @@ pub(crate) fn next(state: State, event: &Event) -> (State, Vec<Action>) {
             | Event::Taken
             | Event::Refused
             | Event::Unanswered
+            | Event::Moved
+            | Event::Given { .. }
             | Event::WantsToLeave
             | Event::EndAsked(_)
             | Event::GraceOver

@@ -10,7 +10,7 @@ use shared::protocol::control::{SessionEntry, SessionState, WorkerEntry};
 use tokio::sync::watch;
 
 use super::claim::Waiting;
-use super::link::Link;
+use super::link::{Given, Link};
 use super::state::State;
 use super::tally::{Tally, Who};
 
@@ -25,13 +25,21 @@ pub(super) struct Worker {
     /// Whether we started it, so that what it leaves comes up to us.
     pub(super) ours: bool,
     pub(super) release: String,
+    /// The version of its link.
+    pub(super) link_version: u32,
     pub(super) link: Option<Link>,
+    /// How many links there have been.
+    pub(super) links: u64,
+    /// Clients of the session that it is giving away.
+    pub(super) moving: Vec<Given>,
     /// What its session does, as it said last.
     pub(super) entry: Option<SessionEntry>,
     /// How it ended, once it did.
     pub(super) exit: Exit,
     /// Why it was given up, for whoever waits for it.
     pub(super) complaint: Option<String>,
+    /// Given up before we were in charge; its verdict waits until then.
+    pub(super) is_deaf: bool,
     /// Closed when it is gone with everything that it left.
     pub(super) gone: watch::Sender<()>,
 }
@@ -41,6 +49,8 @@ pub(super) struct Worker {
 pub(crate) struct Workers {
     pub(super) table: RefCell<BTreeMap<WorkerId, Worker>>,
     pub(super) waiting: RefCell<Waiting>,
+    /// Sessions that were given away and have no worker yet.
+    pub(super) in_transit: RefCell<BTreeMap<SessionId, watch::Sender<()>>>,
     pub(super) tally: RefCell<Tally>,
     pub(super) hand_overs: Cell<u64>,
     pub(super) last_taken: Cell<Option<Instant>>,
@@ -50,6 +60,11 @@ impl Workers {
     /// Whether there is a worker of that id.
     pub(crate) fn has(&self, id: &str) -> bool {
         self.table.borrow().contains_key(id)
+    }
+
+    /// Whether it was given up before we were in charge.
+    pub(super) fn is_deaf(&self, id: &str) -> bool {
+        self.table.borrow().get(id).is_some_and(|worker| worker.is_deaf)
     }
 
     /// Sessions that have a worker or wait for one.
@@ -71,6 +86,16 @@ impl Workers {
     /// Workers that have not said hello.
     pub(crate) fn starting(&self) -> usize {
         self.count(|worker| worker.state == State::Starting)
+    }
+
+    /// Whether each worker is where it stays.
+    pub(super) fn are_settled(&self) -> bool {
+        let moves = |worker: &Worker| match worker.state {
+            State::Starting | State::Leaving { .. } | State::Ending { .. } | State::Dead { .. } => true,
+            State::Serving { owed, .. } => owed > 0,
+            State::Spare => false,
+        };
+        self.count(moves) == 0
     }
 
     /// Sessions that wait for a worker.
@@ -168,5 +193,6 @@ fn live_entry(worker: &Worker) -> Option<SessionEntry> {
         .unwrap_or_else(|| SessionEntry { state: SessionState::Idle, ..SessionEntry::default() });
     entry.id = session.to_string();
     entry.worker_pid = Some(worker.identity.pid);
+    entry.worker_version = Some(worker.release.clone()).filter(|release| release != shared::RELEASE);
     Some(entry)
 }

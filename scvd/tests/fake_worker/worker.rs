@@ -2,7 +2,8 @@
 //!
 //! Files in the home change what it does, each holding how many workers do so: `fake-deaf` (no
 //! hello), `fake-silent` (answers no hand-over), `fake-refuse` (refuses each), `fake-crash` (dies
-//! when it gets a session), `fake-stubborn` (does not end when told to).
+//! when it gets a session), `fake-old` (is of the release before), `fake-ancient` (to one supervisor, of
+//! a release that is too old), `fake-stubborn` (does not end when told to).
 
 use std::io::Write as _;
 use std::path::Path;
@@ -10,7 +11,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use shared::layout::Layout;
-use shared::link::{HandOver, LinkReader, LinkWriter, SocketAddress, ToSupervisor, ToWorker, VERSION, split};
+use shared::link::{
+    HandOver, LinkReader, LinkWriter, OLDEST_VERSION, SocketAddress, ToSupervisor, ToWorker, VERSION, split,
+};
 use shared::process::{self, Identity};
 use shared::protocol::SessionId;
 use shared::protocol::control::{SessionEntry, SessionState};
@@ -37,15 +40,28 @@ async fn main() {
     nix::unistd::dup2_stdout(std::fs::File::open("/dev/null").expect("no null")).expect("no stdout");
 
     let (say, mut said) = mpsc::channel(16);
-    let mut worker = Worker { stubborn: spend(&layout, "stubborn"), layout, session: None, say: Arc::new(say) };
+    let speaks = if spend(&layout, "old") {
+        (OLDEST_VERSION, "0.0.9".to_owned())
+    } else {
+        (VERSION, shared::RELEASE.to_owned())
+    };
+    let mut worker = Worker { speaks, stubborn: spend(&layout, "stubborn"), layout, session: None, say: Arc::new(say) };
+    let mut next = None;
     loop {
-        let (stream, _) = listener.accept().await.expect("no supervisor");
+        let stream = match next.take() {
+            Some(stream) => stream,
+            None => listener.accept().await.expect("no supervisor").0,
+        };
         if spend(&worker.layout, "deaf") {
             // Open, and nobody there.
             std::mem::forget(stream);
         } else {
             let (reader, writer) = split(stream);
-            worker.serve(reader, writer, &mut said).await;
+            // The newest supervisor is the one that counts.
+            tokio::select! {
+                () = worker.serve(reader, writer, &mut said) => {}
+                accepted = listener.accept() => next = Some(accepted.expect("no supervisor").0),
+            }
         }
     }
 }
@@ -61,6 +77,8 @@ fn spend(layout: &Layout, what: &str) -> bool {
 }
 
 struct Worker {
+    /// Its version of the link, and its release.
+    speaks: (u32, String),
     layout: Layout,
     session: Option<SessionId>,
     stubborn: bool,
@@ -70,20 +88,20 @@ struct Worker {
 impl Worker {
     async fn serve(&mut self, mut reader: LinkReader, mut writer: LinkWriter, said: &mut mpsc::Receiver<ToSupervisor>) {
         let pid = std::process::id().cast_signed();
-        let release = shared::RELEASE.to_owned();
-        let hello = ToSupervisor::Hello { link_version: VERSION, release, pid, session_id: self.session };
+        let ancient = spend(&self.layout, "ancient").then(|| (0, "0.0.1".to_owned()));
+        let (link_version, release) = ancient.unwrap_or_else(|| self.speaks.clone());
+        let hello = ToSupervisor::Hello { link_version, release, pid, session_id: self.session };
         writer.send(&hello).await.expect("no link");
         if self.session.is_some() {
             writer.send(&self.state()).await.expect("no link");
         }
-        let raw = |message: &ToWorker| if let ToWorker::Client { len, .. } = message { Some(*len) } else { None };
         loop {
             let (message, hand_over) = tokio::select! {
                 Some(message) = said.recv() => {
                     writer.send(&message).await.expect("no link");
                     continue;
                 }
-                read = reader.next(raw) => match read {
+                read = reader.next(ToWorker::raw) => match read {
                     Ok(Some(read)) => read,
                     Ok(None) | Err(_) => return,
                 },

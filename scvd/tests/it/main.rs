@@ -9,4 +9,5 @@ mod boot;
 mod clients;
 mod handover;
 mod limits;
+mod skew;
 mod workers;

@@ -16,8 +16,11 @@ use crate::protocol::{ErrorCode, SessionId};
 pub use address::SocketAddress;
 pub use wire::{HandOver, LinkReader, LinkWriter, split};
 
-/// The version of this link's messages.
-pub const VERSION: u32 = 1;
+/// The version of this link's messages. 2: a worker can be renewed ([`ToWorker::Renew`]).
+pub const VERSION: u32 = 2;
+
+/// The first version whose workers can give their session away.
+pub const RENEWS_SINCE: u32 = 2;
 
 /// The oldest version that a supervisor of this release accepts from a worker.
 pub const OLDEST_VERSION: u32 = 1;
@@ -69,6 +72,30 @@ pub enum ToWorker {
         /// The session.
         session_id: SessionId,
     },
+    /// Give the session and its clients away as soon as it is idle: they go to a worker of the
+    /// supervisor's release.
+    Renew {},
+    /// The session of another worker, with its lock as the descriptor; the `len` bytes are the
+    /// secret part of its environment, as JSON. A spare becomes that session's worker.
+    Take {
+        /// The session.
+        session_id: SessionId,
+        /// The last number that was used.
+        seq: u64,
+        /// The number of the next client.
+        next_client: u64,
+        /// [`ToWorker::Moved`] that follow.
+        clients: usize,
+        /// Bytes after this line.
+        len: usize,
+    },
+    /// A client of the session that was taken, with its connection and what was read of it.
+    Moved {
+        /// Who it is, and what it has been told.
+        client: Box<MovedClient>,
+        /// Bytes after this line.
+        len: usize,
+    },
     /// The worker may leave now: nothing was handed to it.
     MayLeave {},
     /// End all runs, journal why, exit.
@@ -84,6 +111,23 @@ pub enum ToWorker {
     /// A message of a newer supervisor.
     #[serde(other)]
     Unknown,
+}
+
+/// A client that changes from one worker to another, and does not notice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MovedClient {
+    /// Its number in the session.
+    pub number: u64,
+    /// Who it said it is.
+    pub peer: Peer,
+    /// What it asked for and gets.
+    pub features: Vec<String>,
+    /// Whether it approves everything unasked.
+    pub auto_approve: bool,
+    /// Its request that joined the session.
+    pub request_id: String,
+    /// The last number that it was sent.
+    pub last_seq: u64,
 }
 
 /// Why a worker has to end.
@@ -131,6 +175,32 @@ pub enum ToSupervisor {
         /// The session, as it stands in lists.
         entry: Box<SessionEntry>,
     },
+    /// A client on its way to the worker that comes next, with its connection and what was read of it.
+    Client {
+        /// Who it is, and what it has been told.
+        client: Box<MovedClient>,
+        /// Bytes after this line.
+        len: usize,
+    },
+    /// A client that was handed over and not looked at yet, on the same way.
+    Unheard {
+        /// What the connection asked for and gets.
+        features: Vec<String>,
+        /// Who it said it is.
+        peer: Peer,
+        /// Bytes after this line.
+        len: usize,
+    },
+    /// The session is given away, with its lock as the descriptor and the secret part of its
+    /// environment. The worker exits.
+    Moved {
+        /// The last number that was used.
+        seq: u64,
+        /// The number of the next client.
+        next_client: u64,
+        /// Bytes after this line.
+        len: usize,
+    },
     /// The worker wants to leave; it waits for [`ToWorker::MayLeave`].
     Leaving {
         /// What the session is after that.
@@ -139,6 +209,26 @@ pub enum ToSupervisor {
     /// A message of a newer worker.
     #[serde(other)]
     Unknown,
+}
+
+impl ToWorker {
+    /// The bytes that follow this message; with them comes a descriptor.
+    pub fn raw(&self) -> Option<usize> {
+        match self {
+            Self::Client { len, .. } | Self::Take { len, .. } | Self::Moved { len, .. } => Some(*len),
+            _ => None,
+        }
+    }
+}
+
+impl ToSupervisor {
+    /// The bytes that follow this message; with them comes a descriptor.
+    pub fn raw(&self) -> Option<usize> {
+        match self {
+            Self::Client { len, .. } | Self::Unheard { len, .. } | Self::Moved { len, .. } => Some(*len),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

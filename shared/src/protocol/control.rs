@@ -54,6 +54,13 @@ pub enum Command {
     },
     /// Ends the supervisor and everything it started (ours).
     Stop,
+    /// A new supervisor, of the program that is installed now, takes over; sessions go on (ours).
+    /// The new one answers; when the old one stays, it answers with an error that says why.
+    Restart {
+        /// Also replaces the workers of idle sessions, each when it is idle.
+        #[serde(default)]
+        when_idle: bool,
+    },
     /// Streams what changes for lists (ours).
     Watch {
         /// What to watch: `sessions`, `approvals`, `jobs`, `components`; empty: all.
@@ -98,6 +105,9 @@ pub struct Status {
     /// Processes that a dead worker left and this supervisor ended (ours).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orphans_ended: Option<u64>,
+    /// Whether the guard that started the supervisor is gone: nobody starts it again (ours).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unguarded: bool,
     /// Why the configuration on disk is not the one in force (ours).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_error: Option<String>,
@@ -223,6 +233,9 @@ pub struct SessionEntry {
     /// Its worker's process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_pid: Option<i32>,
+    /// The release of its worker, where that is not the supervisor's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker_version: Option<String>,
     /// The turn that runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn: Option<String>,

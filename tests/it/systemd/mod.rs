@@ -2,6 +2,7 @@
 
 mod deaths;
 mod from_inside;
+mod restart;
 mod service;
 
 use scv_tests::fakes::model::{Model, Reply};
