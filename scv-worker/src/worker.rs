@@ -30,20 +30,30 @@ const JOINED_WITHIN: Duration = Duration::from_secs(5);
 /// A worker that a client already waits for gets it at once; only one that gets none rehearses.
 const REHEARSE_AFTER: Duration = Duration::from_millis(1);
 
+/// Of the reason in the record of its end.
+const MAX_WHY_BYTES: usize = 1000;
+
 /// Runs the worker of bundle `id` to its end.
 pub(crate) async fn run(layout: Layout, id: &str) -> anyhow::Result<()> {
+    let bundle = layout.worker(id);
+    let ended = serve(layout, &bundle).await;
+    write_exit(&bundle, &ended);
+    ended.map(drop)
+}
+
+/// How the session ended; none if there was none.
+async fn serve(layout: Layout, bundle: &WorkerDir) -> anyhow::Result<Option<Ended>> {
     process::become_subreaper().context("cannot become the reaper of my children")?;
     process::set_name("scv-worker");
     let family = Family::new()?;
-    let bundle = layout.worker(id);
-    let listener = listen(&bundle).context("cannot listen for the supervisor")?;
+    let listener = listen(bundle).context("cannot listen for the supervisor")?;
     let (link, mut events) = link::serve(listener);
     say_ready()?;
     let tending = family.clone();
     tokio::task::spawn_local(async move { tending.tend().await });
 
-    let Some((session, first)) = wait_for_session(&layout, &bundle, &link, &mut events, &family).await else {
-        return Ok(());
+    let Some((session, first)) = wait_for_session(&layout, bundle, &link, &mut events, &family).await else {
+        return Ok(None);
     };
     let inputs = session.inputs();
     signals::end_the_session(inputs.clone()).context("cannot catch signals")?;
@@ -51,9 +61,7 @@ pub(crate) async fn run(layout: Layout, id: &str) -> anyhow::Result<()> {
         inputs.send(input).await.context("the session takes nothing")?;
     }
     tokio::task::spawn_local(pass_on(events, inputs, link));
-    let ended = session.run().await;
-    write_exit(&bundle, ended);
-    Ok(())
+    Ok(Some(session.run().await))
 }
 
 /// Binds the control socket, then says who listens: whoever reads `worker.json` can connect.
@@ -247,10 +255,14 @@ fn stream_of(socket: OwnedFd) -> Option<UnixStream> {
     }
 }
 
-/// How the worker ended, for a supervisor that was not there.
-fn write_exit(bundle: &WorkerDir, ended: Ended) {
-    let text = format!("{{\"ended\":\"{ended:?}\"}}\n").to_lowercase();
-    if let Err(error) = fs::replace(&bundle.exit(), text.as_bytes(), fs::Sync::Lazy) {
+/// How this worker ends, for a supervisor that is not its parent, or was not there.
+fn write_exit(bundle: &WorkerDir, ended: &anyhow::Result<Option<Ended>>) {
+    let (exit, why) = match ended {
+        Ok(ended) => (0, ended.map_or_else(|| "no session".to_owned(), |ended| format!("{ended:?}").to_lowercase())),
+        Err(error) => (1, format!("{error:#}")),
+    };
+    let record = serde_json::json!({ "code": exit, "why": shared::text::one_line(&why, MAX_WHY_BYTES) });
+    if let Err(error) = fs::replace(&bundle.exit(), record.to_string().as_bytes(), fs::Sync::Lazy) {
         tracing::debug!(%error, "cannot write how this worker ended");
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, and so do its helpers")]
 
+mod adopted_exit;
 mod approvals;
 mod attach;
 mod broken;

@@ -13,7 +13,7 @@ use super::act::apply;
 use super::life::{self, Process, enter};
 use super::state::{Event, State};
 use super::table::WorkerId;
-use super::{greet, records};
+use super::{exits, greet, records};
 use crate::daemon::Daemon;
 
 /// The verdict on all workers: theirs takes 2 seconds, and what follows milliseconds.
@@ -95,7 +95,7 @@ fn identity(layout: &Layout, id: &str) -> Option<Identity> {
 }
 
 fn forget(daemon: &Daemon, id: &str) {
-    info!(id, "removing what is left of a dead worker");
+    info!(id, "a worker ended while no supervisor ran: {}", exits::recorded(&daemon.layout, id));
     if let Some(identity) = identity(&daemon.layout, id) {
         records::remove_of(&daemon.layout, &identity);
     }

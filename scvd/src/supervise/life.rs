@@ -17,7 +17,7 @@ use super::act::apply;
 use super::state::{Death, Event, State};
 use super::table::{Worker, WorkerId};
 use super::tally::Who;
-use super::{Depth, claim, greet, orphans, records};
+use super::{Depth, claim, exits, greet, orphans, records};
 use crate::daemon::Daemon;
 
 /// From spawn to `ready`. It takes a millisecond; a machine that swaps takes longer.
@@ -27,7 +27,7 @@ const READY_WITHIN: Duration = Duration::from_secs(5);
 pub(super) enum Process {
     /// Our child: the kernel tells us how it ended.
     Ours(Child),
-    /// An earlier supervisor's: we see that it ends.
+    /// An earlier supervisor's: we see that it ends, and are told how where somebody tells.
     Adopted,
 }
 
@@ -112,26 +112,24 @@ async fn wait_until_ready(daemon: Rc<Daemon>, id: WorkerId, stdout: Option<Child
 /// Waits for a worker's end, whoever its parent is.
 pub(super) async fn watch(daemon: Rc<Daemon>, id: WorkerId, process: Process) {
     let Some(identity) = daemon.workers.table.borrow().get(&id).map(|worker| worker.identity.clone()) else { return };
-    let (exit, clean) = match process {
+    let exit = match process {
         Process::Ours(mut child) => {
             let status = child.wait().await;
             daemon.family.forget(identity.pid);
-            let exit = status.map_or_else(|_| Exit::default(), Exit::from);
-            (exit, exit.success())
+            status.map_or_else(|_| Exit::default(), Exit::from)
         }
-        Process::Adopted => {
-            if let Err(cause) = identity.exited().await {
+        Process::Adopted => match exits::of_adopted(&daemon.layout, &id, &identity).await {
+            Ok(exit) => exit,
+            Err(cause) => {
                 error!(id, "cannot watch this worker: {cause}");
-                std::future::pending::<()>().await;
+                std::future::pending().await
             }
-            // Only its parent knows its status. An orderly end leaves a record of its own.
-            (Exit::default(), daemon.layout.worker(&id).exit().exists())
-        }
+        },
     };
     if let Some(worker) = daemon.workers.table.borrow_mut().get_mut(&id) {
         worker.exit = exit;
     }
-    apply(&daemon, &id, &Event::Exited { clean });
+    apply(&daemon, &id, &Event::Exited { clean: exit.success() });
 }
 
 /// Ends what a dead worker left, and forgets it.

@@ -7,6 +7,7 @@ mod act;
 mod adopt;
 mod claim;
 mod end;
+mod exits;
 mod greet;
 mod life;
 mod link;
