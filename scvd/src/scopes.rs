@@ -4,11 +4,11 @@
 //! the end of a worker is that of its scope: whatever it started, however it hid, is in there.
 //! Without a manager there are no scopes, and this module is not used.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use shared::layout::Layout;
 use shared::process::Cgroup;
-use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 use zbus::Connection;
@@ -65,7 +65,8 @@ pub(crate) struct Scopes {
     instance: String,
     /// Where the manager puts the slice of our workers.
     slice: Cgroup,
-    manager: OnceCell<Connection>,
+    /// Made at the first use, and again when the bus was started anew.
+    manager: RefCell<Option<Connection>>,
 }
 
 impl Scopes {
@@ -82,7 +83,7 @@ impl Scopes {
             above = above.parent()?;
         }
         let slice = above.child("scv.slice").child(&slice(&instance));
-        Some(Self { instance, slice, manager: OnceCell::new() })
+        Some(Self { instance, slice, manager: RefCell::default() })
     }
 
     /// The name of our unit.
@@ -125,7 +126,11 @@ impl Scopes {
             // Managers before 253 do not know a scope's `OOMPolicy`.
             debug!("{refused}; once more without OOMPolicy");
             properties.retain(|(name, _)| *name != "OOMPolicy");
-            self.ask("StartTransientUnit", &(&*scope, "fail", &properties, &none)).await?;
+            let again = self.ask("StartTransientUnit", &(&*scope, "fail", &properties, &none)).await;
+            // A call whose answer was lost with the bus has done its work, and is refused now.
+            if !is_there() {
+                again?;
+            }
         }
         let deadline = Instant::now() + MOVED_WITHIN;
         while !is_there() {
@@ -177,23 +182,41 @@ impl Scopes {
         B: serde::ser::Serialize + zbus::zvariant::DynamicType,
     {
         let call = async {
-            let manager = self.manager.get_or_try_init(Connection::session).await?;
-            manager
-                .call_method(
-                    Some("org.freedesktop.systemd1"),
-                    "/org/freedesktop/systemd1",
-                    Some("org.freedesktop.systemd1.Manager"),
-                    verb,
-                    arguments,
-                )
-                .await
+            let kept = self.manager.borrow().clone();
+            if let Some(manager) = kept {
+                match call(&manager, verb, arguments).await {
+                    Err(gone) if is_gone(&gone) => debug!("the bus has gone: {gone}"),
+                    other => return other,
+                }
+            }
+            let manager = Connection::session().await?;
+            self.manager.replace(Some(manager.clone()));
+            call(&manager, verb, arguments).await
         };
-        match timeout(ANSWERED_WITHIN, call).await {
-            Ok(Ok(_)) => Ok(()),
+        let told = timeout(ANSWERED_WITHIN, call).await;
+        if !matches!(told, Ok(Ok(()))) {
+            // One that answers no more may be half dead; the next call makes its own.
+            self.manager.take();
+        }
+        match told {
+            Ok(Ok(())) => Ok(()),
             Ok(Err(source)) => Err(ScopeError::Manager { what: verb.to_owned(), source }),
             Err(_) => Err(ScopeError::Silent { what: verb.to_owned(), within: ANSWERED_WITHIN }),
         }
     }
+}
+
+async fn call<B>(manager: &Connection, verb: &str, arguments: &B) -> zbus::Result<()>
+where
+    B: serde::ser::Serialize + zbus::zvariant::DynamicType,
+{
+    let to = ("org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager");
+    manager.call_method(Some(to.0), to.1, Some(to.2), verb, arguments).await.map(drop)
+}
+
+/// Whether a call failed since nobody is at the other end, and not by its answer.
+fn is_gone(error: &zbus::Error) -> bool {
+    matches!(error, zbus::Error::InputOutput(_))
 }
 
 async fn end(cgroup: &Cgroup) {

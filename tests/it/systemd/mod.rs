@@ -1,5 +1,6 @@
 //! SCV as a service of a real systemd's user manager. Each test boots one of its own.
 
+mod bus;
 mod deaths;
 mod from_inside;
 mod restart;
