@@ -96,6 +96,14 @@ pub(crate) fn duration(duration: std::time::Duration) -> String {
     }
 }
 
+/// What something uses, for people; none where nothing is known.
+pub(crate) fn uses(memory_bytes: Option<u64>, cpu_ms: Option<u64>) -> Option<String> {
+    let memory = memory_bytes.map(|bytes| format!("{} MiB", bytes.div_ceil(1 << 20)));
+    let cpu = cpu_ms.map(|ms| format!("{} of processor time", duration(std::time::Duration::from_millis(ms))));
+    let known: Vec<String> = memory.into_iter().chain(cpu).collect();
+    (!known.is_empty()).then(|| known.join(", "))
+}
+
 /// Like [`duration`], in whole seconds: for what is shown while it grows.
 pub(crate) fn whole_seconds(elapsed: std::time::Duration) -> String {
     match elapsed.as_secs() {

@@ -11,6 +11,9 @@ use crate::context::{Context, block_on};
 use crate::error::CliError;
 use crate::output;
 
+/// Sessions whose use is shown; `scv sessions ls` has all.
+const SESSIONS_SHOWN: usize = 10;
+
 /// `scv status`
 #[derive(Debug, Args)]
 pub(crate) struct Status {
@@ -69,6 +72,9 @@ fn rows(status: &Daemon, home: &str, now_unix_ms: u64) -> Vec<Vec<String>> {
         let spare = status.workers.iter().filter(|worker| worker.role == "spare").count();
         row("workers", format!("{}, {spare} spare{}", status.workers.len(), figures(&status.workers)));
     }
+    for (session, uses) in by_session(&status.workers) {
+        row("session", format!("{session}: {uses}"));
+    }
     let agents = &status.delegations;
     row("agents", format!("{} at work, {} idle, {} orphans ended", agents.active, agents.idle, agents.reaped));
     if let Some(ended) = status.orphans_ended.filter(|ended| *ended > 0) {
@@ -93,12 +99,23 @@ fn rows(status: &Daemon, home: &str, now_unix_ms: u64) -> Vec<Vec<String>> {
 
 /// What all of them use, where it is known.
 fn figures(workers: &[WorkerEntry]) -> String {
-    let memory: Vec<u64> = workers.iter().filter_map(|worker| worker.memory_bytes).collect();
-    let cpu: Vec<u64> = workers.iter().filter_map(|worker| worker.cpu_ms).collect();
-    let memory = (!memory.is_empty()).then(|| format!(", {} MiB", memory.iter().sum::<u64>() >> 20));
-    let cpu = (!cpu.is_empty())
-        .then(|| format!(", {} of processor time", output::duration(Duration::from_millis(cpu.iter().sum()))));
-    memory.into_iter().chain(cpu).collect()
+    let sum = |figure: fn(&WorkerEntry) -> Option<u64>| {
+        let known = || workers.iter().filter_map(figure);
+        known().next().map(|_| known().sum())
+    };
+    let uses = output::uses(sum(|worker| worker.memory_bytes), sum(|worker| worker.cpu_ms));
+    uses.map(|uses| format!(", {uses}")).unwrap_or_default()
+}
+
+/// The sessions that use most and what that is, where it is known.
+fn by_session(workers: &[WorkerEntry]) -> Vec<(&str, String)> {
+    let mut sessions: Vec<&WorkerEntry> = workers.iter().filter(|worker| worker.role != "spare").collect();
+    sessions.sort_by_key(|worker| std::cmp::Reverse((worker.memory_bytes, worker.cpu_ms)));
+    let known = sessions.iter().filter_map(|worker| {
+        let uses = output::uses(worker.memory_bytes, worker.cpu_ms)?;
+        Some((worker.role.as_str(), uses))
+    });
+    known.take(SESSIONS_SHOWN).collect()
 }
 
 #[cfg(test)]
@@ -132,5 +149,38 @@ mod tests {
                 "last stop: signal",
             ]
         );
+    }
+
+    #[test]
+    fn what_sessions_use_is_shown_where_it_is_known_the_most_first() {
+        let worker = |role: &str, memory_bytes, cpu_ms| WorkerEntry {
+            role: role.into(),
+            memory_bytes,
+            cpu_ms,
+            ..Default::default()
+        };
+        let mib = |mib: u64| Some(mib << 20);
+        let workers = [
+            worker("spare", mib(1), Some(10)),
+            worker("s-1", mib(2), Some(500)),
+            worker("s-2", mib(300), Some(90_000)),
+            worker("down", None, None),
+        ];
+        assert_eq!(figures(&workers), ", 303 MiB, 90 s of processor time");
+        let told =
+            [("s-2", "300 MiB, 90 s of processor time".into()), ("s-1", "2 MiB, 0.5 s of processor time".into())];
+        assert_eq!(by_session(&workers), told);
+
+        // No memory controller: the processor time is counted without one.
+        let workers = [worker("s-1", None, Some(500)), worker("s-2", None, Some(1500))];
+        assert_eq!(figures(&workers), ", 2.0 s of processor time");
+        assert_eq!(by_session(&workers)[0], ("s-2", "1.5 s of processor time".into()));
+
+        // Without a manager nothing is counted.
+        let workers = [worker("spare", None, None), worker("s-1", None, None)];
+        assert_eq!((figures(&workers), by_session(&workers)), (String::new(), vec![]));
+
+        let many: Vec<WorkerEntry> = (0..50).map(|at| worker("s", Some(at), None)).collect();
+        assert_eq!(by_session(&many).len(), SESSIONS_SHOWN);
     }
 }

@@ -93,6 +93,9 @@ impl Session {
             worker_pid: i32::try_from(std::process::id()).ok(),
             // The supervisor knows.
             worker_version: None,
+            // The supervisor counts them.
+            memory_bytes: None,
+            cpu_ms: None,
             turn: turn.map(|turn| turn.turn_id.clone()),
             queue: u32::try_from(self.state.queue.len()).unwrap_or(u32::MAX),
             approvals: u32::try_from(self.broker.len()).unwrap_or(u32::MAX),

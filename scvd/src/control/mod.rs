@@ -3,6 +3,7 @@
 mod closed;
 mod delegation_kill;
 mod delegations;
+mod figures;
 mod reload;
 mod session_remove;
 mod session_stop;

@@ -11,6 +11,7 @@ use shared::protocol::client::Chat;
 use shared::protocol::control::{SessionEntry, SessionState, Sessions, Status};
 use shared::registry::SessionMeta;
 
+use super::figures::Figures;
 use super::status::{count, status};
 use crate::daemon::Daemon;
 
@@ -28,7 +29,7 @@ pub(super) fn sessions(daemon: &Daemon, all: bool, page: u32, chat: Option<&Chat
     let down = daemon.workers.down();
     let entries = page_ids
         .into_iter()
-        .filter_map(|id| daemon.workers.entry(id).or_else(|| at_rest(&daemon.layout, id, &down)))
+        .filter_map(|id| live_entry(daemon, id).or_else(|| at_rest(&daemon.layout, id, &down)))
         .filter(|entry| all || entry.state != SessionState::Closed)
         .filter(|entry| chat.is_none_or(|chat| entry.chat.as_ref() == Some(chat)))
         .collect();
@@ -40,6 +41,14 @@ pub(super) fn sessions(daemon: &Daemon, all: bool, page: u32, chat: Option<&Chat
         ..status.sessions.clone().unwrap_or_default()
     };
     Status { sessions: Some(sessions), ..status }
+}
+
+/// A session that has a worker, with what the two use.
+fn live_entry(daemon: &Daemon, id: SessionId) -> Option<SessionEntry> {
+    let entry = daemon.workers.entry(id)?;
+    let Figures { memory_bytes, cpu_ms } =
+        daemon.workers.of_session(id).map(|worker| Figures::of(daemon, &worker)).unwrap_or_default();
+    Some(SessionEntry { memory_bytes, cpu_ms, ..entry })
 }
 
 fn on_disk(layout: &Layout) -> BTreeSet<SessionId> {

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use shared::protocol::control::{Delegations, SessionState, Sessions, Status, WorkerEntry};
 
+use super::figures::Figures;
 use crate::daemon::Daemon;
 use crate::supervise::records;
 
@@ -30,12 +31,9 @@ pub(crate) fn status(daemon: &Daemon) -> Status {
 
 fn workers(daemon: &Daemon) -> Vec<WorkerEntry> {
     let mut workers = daemon.workers.list(Instant::now());
-    if let Some(scopes) = &daemon.scopes {
-        for worker in &mut workers {
-            let cgroup = scopes.cgroup(&worker.id);
-            worker.memory_bytes = cgroup.memory_bytes();
-            worker.cpu_ms = cgroup.cpu_usec().map(|usec| usec / 1000);
-        }
+    for worker in &mut workers {
+        let Figures { memory_bytes, cpu_ms } = Figures::of(daemon, &worker.id);
+        (worker.memory_bytes, worker.cpu_ms) = (memory_bytes, cpu_ms);
     }
     workers
 }

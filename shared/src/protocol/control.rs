@@ -236,6 +236,13 @@ pub struct SessionEntry {
     /// The release of its worker, where that is not the supervisor's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_version: Option<String>,
+    /// What it and all that it started have in memory, in bytes; in lists, where a cgroup tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// The processor time that it and all that it started have used since its worker started, in
+    /// milliseconds; in lists, where a cgroup tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_ms: Option<u64>,
     /// The turn that runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn: Option<String>,

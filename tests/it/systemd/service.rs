@@ -87,3 +87,42 @@ fn a_killed_supervisor_is_started_again_and_a_turn_with_its_tool_goes_on() {
     home.scv(&["stop"]).exits(0);
     systemd.nothing_of_ours_is_left(Duration::from_secs(10));
 }
+
+#[test]
+fn what_a_session_uses_is_told_with_what_its_tools_use() {
+    let systemd = Systemd::boot();
+    let model = systemd.model();
+    // Some work for the processor, in a child of a child.
+    super::runs_one_command(&model, "sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'");
+    let home = systemd.home(&model.url());
+    home.scv(&["start"]).exits(0);
+    let mut wire = home.wire(&["attach", "approvals"]);
+    let session = home.session(&mut wire);
+    let of_worker = || {
+        let status = home.status();
+        let workers = status["workers"].as_array().unwrap().clone();
+        workers.into_iter().find(|worker| worker["role"] == session.as_str()).expect("its worker")
+    };
+    let before = of_worker()["cpu_ms"].as_u64().expect("the kernel counts it without a controller");
+    wire.prompt(&session, "go");
+    wire.approve();
+    wire.turn();
+    let after = of_worker();
+    assert!(after["cpu_ms"].as_u64().unwrap() > before, "{before} ms before, then {after}");
+    // The controller is there or not, and nothing else decides.
+    let scope = format!("{}/scv-{}-{}.scope", home.slice(), home.instance(), after["id"].as_str().unwrap());
+    let counted =
+        systemd.root(&["sh", "-c", &format!("ls /sys/fs/cgroup/user.slice/*/*/scv.slice/{scope}/memory.current")]);
+    assert_eq!(after["memory_bytes"].is_u64(), counted.status.success(), "{after}");
+
+    let listed: serde_json::Value =
+        serde_json::from_str(&home.scv(&["sessions", "ls", "--json"]).exits(0).stdout).unwrap();
+    assert!(listed[0]["cpu_ms"].as_u64().unwrap() > before, "{listed}");
+    assert_eq!(listed[0]["memory_bytes"].is_u64(), counted.status.success(), "{listed}");
+    let shown = home.scv(&["status"]);
+    let line = shown.exits(0).stdout.lines().find(|line| line.contains(&session)).map(str::to_owned);
+    assert!(line.as_ref().is_some_and(|line| line.contains("of processor time")), "{shown:?}");
+    drop(wire);
+    home.scv(&["stop"]).exits(0);
+    systemd.nothing_of_ours_is_left(DEADLINE);
+}
