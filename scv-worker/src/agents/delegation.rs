@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use shared::process::{End, GRACE};
+use shared::process::{End, GRACE, RunEnd};
 use shared::registry::Delegations;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -148,7 +148,8 @@ impl Agents {
         let heard = Heard::new(agent.adapter.format.map(|new| new()));
         let ear = Ear::new(heard, &start.context.progress, conversation.as_deref_mut());
         let ran = self.run(start, place, ear).await;
-        let (cause, mut heard) = ran.map_err(|error| ToolError::Unavailable(self.no_start(agent, &error)))?;
+        let (cause, mut heard, out_of_memory) =
+            ran.map_err(|error| ToolError::Unavailable(self.no_start(agent, &error)))?;
         message.read_into(&mut heard);
         if let (Some(turn), Some(id)) = (conversation.as_deref_mut(), &invocation.chosen)
             && heard.has_events()
@@ -159,7 +160,10 @@ impl Agents {
         if cause == Cause::Cancelled {
             return Err(ToolError::Cancelled(format!("{} was stopped: the turn was cancelled", agent.adapter.product)));
         }
-        let outcome = self.outcome(agent, &heard, &cause, conversation);
+        let mut outcome = self.outcome(agent, &heard, &cause, conversation);
+        if let Some(told) = out_of_memory.filter(|_| outcome.status == Status::Failed) {
+            outcome.remark(&format!("It may have failed for want of memory: {told}."));
+        }
         let lost = resumed && outcome.status == Status::Failed && !heard.has_events() && {
             let words = outcome.error.as_deref().unwrap_or_default().to_lowercase();
             agent.adapter.lost.iter().any(|lost| words.contains(lost))
@@ -181,8 +185,14 @@ impl Agents {
         Ok(Place { ticket, cwd: cwd.to_owned(), env })
     }
 
-    /// Asks and listens until something ends the turn, then ends what runs.
-    async fn run(&self, start: Start<'_>, place: Place, mut ear: Ear<'_>) -> io::Result<(Cause, Heard)> {
+    /// Asks and listens until something ends the turn, then ends what runs. Also tells if memory ran
+    /// out meanwhile.
+    async fn run(
+        &self,
+        start: Start<'_>,
+        place: Place,
+        mut ear: Ear<'_>,
+    ) -> io::Result<(Cause, Heard, Option<String>)> {
         let Start { task, invocation, deadline, context, .. } = start;
         let mut transport = transports::choose(&start.agent.profile).ok_or(io::ErrorKind::Unsupported)?;
         let kill = place.ticket.killed();
@@ -206,10 +216,11 @@ impl Agents {
             }
         };
         let ended = transport.close(how, &mut ear).await;
+        let out_of_memory = ended.as_ref().and_then(RunEnd::out_of_memory);
         if let Some(ended) = ended.filter(|ended| !ended.left.is_empty()) {
             tracing::info!(left = ?ended.left, "ended what an agent left behind");
         }
-        Ok((cause, ear.finish()))
+        Ok((cause, ear.finish(), out_of_memory))
     }
 
     fn outcome(&self, agent: &Offered, heard: &Heard, cause: &Cause, conversation: Option<&mut Turn>) -> Outcome {

@@ -23,6 +23,9 @@ use crate::daemon::Daemon;
 /// From spawn to `ready`. It takes a millisecond; a machine that swaps takes longer.
 const READY_WITHIN: Duration = Duration::from_secs(5);
 
+/// What the kernel kills with when memory runs out.
+const SIGKILL: i32 = shared::process::Signal::KILL.as_raw();
+
 /// The process of a worker, as far as we can wait for it.
 pub(super) enum Process {
     /// Our child: the kernel tells us how it ended.
@@ -148,7 +151,13 @@ pub(super) async fn bury(daemon: Rc<Daemon>, id: WorkerId, death: Death) {
     }
     // What another's child leaves comes up to whatever reaper that one had; only its marks tell.
     let where_to_look = if ours { Depth::Family } else { Depth::Marked };
+    let mut how = exit.to_string();
     if let Some(scopes) = &daemon.scopes {
+        // While its cgroup is there, which is as long as anything lives in it.
+        let short_of_memory = exit.signal == Some(SIGKILL) && scopes.cgroup(&id).oom_kills() > Some(0);
+        if short_of_memory {
+            how += "; memory had run out in its scope";
+        }
         scopes.end(&id).await;
     }
     orphans::end_orphans(&daemon, where_to_look).await;
@@ -165,7 +174,7 @@ pub(super) async fn bury(daemon: Rc<Daemon>, id: WorkerId, death: Death) {
         if death == Death::Crash {
             daemon.hub.crashed(Reply::SessionCrashed {
                 session_id: session,
-                reason: format!("its worker died ({exit})"),
+                reason: format!("its worker died ({how})"),
                 signal: exit.signal,
                 exit_code: exit.code,
                 resumable: true,

@@ -85,6 +85,12 @@ impl Family {
         Some(delegated.child(&run_name(tag))).filter(|run| run.exists() && own.as_ref() == Some(delegated))
     }
 
+    /// How many processes below the delegated cgroup the kernel has killed because memory ran out;
+    /// none where nobody counts them.
+    pub(super) fn oom_kills(&self) -> Option<u64> {
+        self.register().cgroup.as_ref()?.oom_kills()
+    }
+
     /// Starts `command` and registers it. It counts as ours until [`Family::forget`].
     pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
         self.spawn_tagged(command, None)

@@ -75,6 +75,21 @@ pub struct RunEnd {
     pub exit: Exit,
     /// Other processes of the run that had to be ended.
     pub left: Vec<Ended>,
+    /// How many processes the kernel killed meanwhile because memory ran out. Where runs share
+    /// this process's memory limit they share the number.
+    pub oom_kills: u64,
+}
+
+impl RunEnd {
+    /// That memory ran out, in words, if it did.
+    pub fn out_of_memory(&self) -> Option<String> {
+        let whom = match self.oom_kills {
+            0 => return None,
+            1 => "a process".to_owned(),
+            many => format!("{many} processes"),
+        };
+        Some(format!("memory ran out meanwhile, and the kernel killed {whom} of this session"))
+    }
 }
 
 /// A run. Dropped without [`Run::end`], it is abandoned: all of it gets SIGKILL at once.
@@ -87,6 +102,8 @@ pub struct Run {
     id: Identity,
     group: Pid,
     exits: AsyncFd<OwnedFd>,
+    /// What [`Family::oom_kills`] was before.
+    oom_kills: Option<u64>,
     exit: Option<Exit>,
     /// `None` once the run has ended.
     child: Option<Child>,
@@ -99,6 +116,7 @@ impl Run {
         let mut command = Command::new(program);
         command.args(args).current_dir(cwd).env_clear().envs(env).envs(tag.variables());
         command.stdin(stdin).stdout(stdout).stderr(stderr).process_group(0);
+        let oom_kills = family.oom_kills();
         let mut child = family.spawn_tagged(&mut command, Some(&tag))?;
         let pid = child.id().map_or(0, u32::cast_signed);
         match watch(pid) {
@@ -106,7 +124,8 @@ impl Run {
                 // Best effort, and raising it is always allowed.
                 let _ = std::fs::write(format!("/proc/{pid}/oom_score_adj"), OOM_SCORE.to_string());
                 let cgroup = family.cgroup_of(&tag);
-                Ok(Self { family: family.clone(), tag, cgroup, id, group, exits, exit: None, child: Some(child) })
+                let family = family.clone();
+                Ok(Self { family, tag, cgroup, id, group, exits, oom_kills, exit: None, child: Some(child) })
             }
             Err(error) => {
                 // No descriptor is left, as a rule. What was started must not stay.
@@ -182,7 +201,7 @@ impl Run {
         left.retain(|ended| ended.pid != self.id.pid);
         // It has exited, or hangs in the kernel and was given up above: then it is abandoned.
         let Ok(exit) = tokio::time::timeout(EXIT_WITHIN, self.exited()).await else {
-            return RunEnd { exit: Exit::default(), left };
+            return RunEnd { exit: Exit::default(), left, oom_kills: self.new_oom_kills() };
         };
         if let Some(mut child) = self.child.take() {
             self.family.collect(&mut child, self.id.pid, &self.tag);
@@ -193,7 +212,12 @@ impl Run {
         {
             tracing::warn!(%error, run = cgroup.name(), "cannot remove the cgroup of a run");
         }
-        RunEnd { exit, left }
+        RunEnd { exit, left, oom_kills: self.new_oom_kills() }
+    }
+
+    fn new_oom_kills(&self) -> u64 {
+        let both = self.oom_kills.zip(self.family.oom_kills());
+        both.map_or(0, |(before, now)| now.saturating_sub(before))
     }
 
     /// What lives of the run.

@@ -187,7 +187,10 @@ async fn an_exit_is_seen_before_it_is_collected() {
     assert_eq!(run.exited().await.code, Some(3));
     assert_eq!(run.exited().await.code, Some(3));
     assert!(Identity::of(run.pid()).is_ok_and(|id| id == *run.identity() && !id.is_alive()));
-    assert_eq!(run.end(End::Finished).await, RunEnd { exit: Exit { code: Some(3), signal: None }, left: Vec::new() });
+    assert_eq!(
+        run.end(End::Finished).await,
+        RunEnd { exit: Exit { code: Some(3), signal: None }, left: Vec::new(), oom_kills: 0 }
+    );
 }
 
 #[tokio::test]
@@ -202,4 +205,23 @@ async fn a_run_does_not_leave_its_mark_on_us() {
 async fn a_program_that_is_not_there_is_an_error_and_no_child() {
     let error = family().spawn(&mut tokio::process::Command::new("/no/such/program")).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn a_run_during_which_memory_ran_out_says_so() {
+    // Plain files in the place of a cgroup: only a kernel that counts memory writes this one.
+    let dir = tempfile::tempdir().unwrap();
+    let events = dir.path().join("memory.events");
+    let count = |kills: u32| std::fs::write(&events, format!("low 0\noom 9\noom_kill {kills}\n")).unwrap();
+    count(3);
+    family().keep_runs_in(Cgroup::at(dir.path().to_owned()));
+    let run = start("echo up; kill -KILL $$").await;
+    count(5);
+    let end = run.end(End::Finished).await;
+    assert_eq!(end, RunEnd { exit: Exit { code: None, signal: Some(9) }, left: Vec::new(), oom_kills: 2 });
+    assert_eq!(
+        end.out_of_memory().unwrap(),
+        "memory ran out meanwhile, and the kernel killed 2 processes of this session"
+    );
+    assert_eq!(start("echo up").await.end(End::Finished).await.out_of_memory(), None);
 }

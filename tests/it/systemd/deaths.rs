@@ -146,3 +146,42 @@ fn a_socket_that_is_removed_comes_back_and_sessions_go_on() {
     home.scv(&["stop"]).exits(0);
     systemd.nothing_of_ours_is_left(DEADLINE);
 }
+
+#[test]
+fn what_forks_for_ever_out_of_every_net_is_gone_with_its_call_and_with_its_session() {
+    // Each generation leaves tree, group and marks behind, and is gone before it can be looked at.
+    const LOOP: &str = "printf '%s\\n' 'n=0; while [ $n -lt 3 ]; do n=$((n+1)); /bin/sleep 0.01; done; \
+                        setsid -f env -i PATH=/usr/bin:/bin sh \"$0\"' > /tmp/loop; \
+                        for i in 1 2 3; do setsid -f env -i PATH=/usr/bin:/bin sh /tmp/loop; done";
+    let systemd = Systemd::boot();
+    let model = systemd.model();
+    let home = systemd.home(&model.url());
+    home.scv(&["start"]).exits(0);
+    let looping =
+        || systemd.processes().into_iter().filter(|one| one.args.iter().any(|arg| arg == "/tmp/loop")).count();
+
+    runs_one_command(&model, LOOP);
+    let mut wire = home.wire(&["attach", "approvals"]);
+    let session = home.session(&mut wire);
+    wire.prompt(&session, "go");
+    wire.approve();
+    let done = wire.until_type("tool.completed");
+    assert_eq!(done["success"], true, "{done}");
+    assert_eq!(looping(), 0);
+    wire.turn();
+
+    runs_one_command(&model, &format!("{LOOP}; exec sleep 4444"));
+    let mut wire = home.wire(&["attach", "approvals"]);
+    let session = home.session(&mut wire);
+    wire.prompt(&session, "go");
+    wire.approve();
+    eventually("it forks", DEADLINE, || looping() > 0 && sleepers(&systemd).iter().any(|s| s.args[1] == "4444"));
+    wire.request(serde_json::json!({"type": "session.close", "session_id": session}));
+    eventually("it is closed", DEADLINE, || home.status()["sessions"]["live"] == 1);
+    assert_eq!(looping(), 0);
+    drop(wire);
+    home.scv(&["stop"]).exits(0);
+    let cgroups = systemd.root(&["sh", "-c", "find /sys/fs/cgroup -type d -path '*scv-*'"]);
+    assert_eq!(cgroups.stdout, "", "a cgroup is left after the stop");
+    systemd.nothing_of_ours_is_left(DEADLINE);
+}

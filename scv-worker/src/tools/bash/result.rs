@@ -22,6 +22,9 @@ pub(super) fn tell(cause: Cause, limit: Duration, end: &RunEnd, shown: &Shown) -
         ("output_bytes", json!(shown.bytes)),
         ("truncated", json!(truncated)),
     ]);
+    if let Some(told) = end.out_of_memory() {
+        fields.insert("out_of_memory", json!(told));
+    }
     let seconds = limit.as_secs();
     match cause {
         Cause::Cancelled => {
@@ -54,4 +57,25 @@ fn left(end: &RunEnd) -> Vec<String> {
 
 fn text(fields: &BTreeMap<&str, Value>) -> String {
     serde_json::to_string(fields).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::process::Exit;
+
+    use super::*;
+
+    #[test]
+    fn a_command_that_was_killed_for_its_memory_is_told_as_such() {
+        let shown = Shown { text: "building".into(), bytes: 8, truncated: false };
+        let exit = Exit { code: Some(137), signal: None };
+        let told = |oom_kills| {
+            let end = RunEnd { exit, left: Vec::new(), oom_kills };
+            let output = tell(Cause::Exit, Duration::from_secs(9), &end, &shown).unwrap();
+            serde_json::from_str::<Value>(&output.text).unwrap()
+        };
+        assert_eq!(told(0).get("out_of_memory"), None);
+        let sentence = "memory ran out meanwhile, and the kernel killed a process of this session";
+        assert_eq!(told(1)["out_of_memory"], sentence);
+    }
 }
