@@ -57,11 +57,9 @@ pub(crate) struct Before {
 
 /// Runs until the supervisor leaves on purpose; the exit code is the supervisor's.
 pub(crate) fn run(layout: &Layout, how: How, before: Option<Before>) -> ExitCode {
-    let dbg = format!("{before:?}");
     match guard(layout, how, before) {
-        Ok(code) => { eprintln!("GUARD exits {code} {dbg}"); ExitCode::from(code) }
+        Ok(code) => ExitCode::from(code),
         Err(cause) => {
-            eprintln!("GUARD fails {cause} {dbg}");
             notify::failed(&format!("cannot guard the supervisor: {cause}"));
             ExitCode::from(EXIT_CANNOT_START)
         }
