@@ -6,7 +6,7 @@ use std::process::Command;
 
 use scv_tests::fakes::model::{Gate, Model, Reply};
 use scv_tests::talk::{failure, of_type, streamed};
-use scv_tests::{Program, Talk, TestEnv, Wire, wait};
+use scv_tests::{Attached, Program, Talk, TestEnv, Wire, eventually, wait};
 use serde_json::{Value, json};
 
 /// A disk of 512 KiB for `state/sessions`, in mounts that only this supervisor and its workers see.
@@ -39,12 +39,16 @@ impl Disk {
 
     /// Runs a script where the disk is seen; `$0` is the filler.
     fn run(&self, script: &str) {
+        self.output(script);
+    }
+
+    fn output(&self, script: &str) -> String {
         let mut command = Command::new("/usr/bin/nsenter");
         command.args(["--target", &self.pid.to_string(), "--mount"]);
         if !rustix::process::geteuid().is_root() {
             command.args(["--user", "--preserve-credentials"]);
         }
-        Program::start(command.args(["/bin/bash", "-c", script]).arg(&self.filler)).wait().exits(0);
+        Program::start(command.args(["/bin/bash", "-c", script]).arg(&self.filler)).wait().exits(0).stdout.clone()
     }
 
     fn fill(&self) {
@@ -128,6 +132,49 @@ fn a_result_that_cannot_be_kept_fails_the_turn_with_its_reason() {
     for call in asked.input().iter().filter(|item| item["type"] == "function_call") {
         assert!(asked.output(call["call_id"].as_str().unwrap()).is_some(), "{call} has no result");
     }
+}
+
+#[test]
+fn an_end_that_was_told_on_a_full_disk_is_kept_once_there_is_room() {
+    let (disk, mut talk) = talk();
+    let gate = Gate::new();
+    talk.env.file("a", "x".repeat(60_000));
+    talk.model.push(Reply::new().delta("look").stall(&gate).call("read", &json!({"path": "a"})));
+    talk.wire.prompt(&talk.session.clone(), "read it");
+    talk.wire.until_type("assistant.delta");
+    disk.fill();
+    gate.release();
+    let told = talk.wire.turn().pop().unwrap();
+    disk.free();
+    // Nobody says anything more to the session before its worker dies.
+    let journal = format!("cat \"${{0%/*}}/{}/journal.jsonl\"", talk.session);
+    let is_kept = || disk.output(&journal).contains("\"turn.failed\"");
+    eventually("the end is in the journal", scv_tests::DEADLINE, is_kept);
+    talk.env.worker_of(&talk.session).kill();
+    let mut again = Attached::to(&talk.env, &talk.session, 0).events.pop().unwrap();
+    again["request_id"] = told["request_id"].clone();
+    assert_eq!(again, told);
+}
+
+#[test]
+fn what_could_not_be_kept_leaves_no_gap_in_the_numbers() {
+    let (disk, mut talk) = talk();
+    let gate = Gate::new();
+    talk.env.file("a", "x".repeat(60_000));
+    talk.model.push(Reply::new().delta("look").stall(&gate).call("read", &json!({"path": "a"})));
+    talk.wire.prompt(&talk.session.clone(), "read it");
+    let mut events = talk.wire.collect("a piece", |event| event["type"] == "assistant.delta");
+    disk.fill();
+    talk.wire.ask(json!({"type": "turn.start", "session_id": talk.session, "prompt": long_prompt()}));
+    gate.release();
+    events.extend(talk.wire.turn());
+    talk.wire.ask(json!({"type": "turn.start", "session_id": talk.session, "prompt": long_prompt()}));
+    disk.free();
+    talk.model.push(Reply::text("fine again"));
+    events.extend(talk.turn("go on"));
+    let numbers: Vec<u64> = events.iter().filter_map(scv_tests::session::seq).collect();
+    let first = numbers[0];
+    assert_eq!(numbers, (first..first + numbers.len() as u64).collect::<Vec<_>>(), "{events:#?}");
 }
 
 #[test]

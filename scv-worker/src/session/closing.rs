@@ -135,6 +135,7 @@ impl Session {
     /// Says goodbye to everybody and makes the end durable.
     pub(super) async fn farewell(mut self, ended: Ended) -> Ended {
         self.runs.end_all(Duration::ZERO).await;
+        self.write_owed();
         if !self.state.queue.is_empty() && !self.state.paused {
             // They wait for somebody who comes back; unpaused they would have the session started again.
             self.pause(true);

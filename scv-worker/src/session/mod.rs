@@ -60,6 +60,9 @@ const WAITING_INPUTS: usize = 64;
 /// How long a closing session waits for its clients to read what was said last (protocol).
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// What was told and could not be written is tried again after this: there may be room meanwhile.
+const OWED_EVERY: Duration = Duration::from_secs(1);
+
 /// A session whose client crashed without coming back is closed after this.
 const CRASHED_CLOSES_AFTER: Duration = Duration::from_mins(1);
 
@@ -264,6 +267,9 @@ impl Session {
             self.resolve(&approval_id, false, told::By::Timeout, None);
         }
         self.end_overdue_turn();
+        if !self.owed.is_empty() && self.write_owed() {
+            self.unwant();
+        }
         if self.leaving.is_none() && self.hibernates_at().is_some_and(|due| due <= now) {
             self.leave(Ended::Hibernated);
         }
@@ -278,7 +284,8 @@ impl Session {
         let leaving = self.leaving.as_ref().map(closing::Leaving::deadline);
         let half_closed =
             self.clients.iter().any(|(_, client)| !client.reading).then(|| Instant::now() + Duration::from_secs(1));
-        [in_the_way, approvals, leaving, half_closed, self.hibernates_at(), self.closes_at()]
+        let owed = (!self.owed.is_empty()).then(|| Instant::now() + OWED_EVERY);
+        [in_the_way, approvals, leaving, half_closed, owed, self.hibernates_at(), self.closes_at()]
             .into_iter()
             .flatten()
             .min()
@@ -287,7 +294,7 @@ impl Session {
     /// When an idle session without clients leaves its worker.
     fn hibernates_at(&self) -> Option<Instant> {
         let after = self.config.session.hibernate_seconds;
-        let idle = self.clients.len() == 0 && self.running.is_none() && self.leaving.is_none();
+        let idle = self.clients.len() == 0 && self.running.is_none() && self.leaving.is_none() && self.owed.is_empty();
         (after > 0 && idle).then(|| self.idle_since + Duration::from_secs(after))
     }
 

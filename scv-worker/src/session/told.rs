@@ -61,6 +61,13 @@ impl Session {
         Ok(seq)
     }
 
+    /// Does `what`, which takes numbers. If it fails nobody was told, and the numbers are free
+    /// again: a gap would say to every client that it missed something.
+    pub(super) fn taking_numbers(&mut self, what: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
+        let last = self.state.seq;
+        what(self).inspect_err(|_| self.state.seq = last)
+    }
+
     /// Tells an event of the running turn.
     pub(super) fn tell(&mut self, body: TurnBody, durable: Durable) -> io::Result<()> {
         self.tell_with(Vec::new(), vec![body], durable)
@@ -68,6 +75,10 @@ impl Session {
 
     /// Journals `before` and the events of `bodies` in one write, then tells the events.
     pub(super) fn tell_with(&mut self, before: Vec<Record>, bodies: Vec<TurnBody>, durable: Durable) -> io::Result<()> {
+        self.taking_numbers(|session| session.keep_and_tell(before, bodies, durable))
+    }
+
+    fn keep_and_tell(&mut self, before: Vec<Record>, bodies: Vec<TurnBody>, durable: Durable) -> io::Result<()> {
         let Some(turn) = &self.state.turn else { return Ok(()) };
         let (turn_id, request_id) = (turn.turn_id.clone(), turn.prompt.request_id.clone());
         let mut records = before;
@@ -99,12 +110,14 @@ impl Session {
         request_id: Option<String>,
         durable: Durable,
     ) -> io::Result<()> {
-        let seq = self.take_seq()?;
-        let event = SessionEvent { body, request_id, session_id: self.id, seq };
-        before.push(Record::Session { at: clock::unix_ms(), event: event.clone() });
-        self.keep(&before, durable)?;
-        self.clients.deliver(&ServerEvent::Session(event), seq, &self.journal);
-        Ok(())
+        self.taking_numbers(|session| {
+            let seq = session.take_seq()?;
+            let event = SessionEvent { body, request_id, session_id: session.id, seq };
+            before.push(Record::Session { at: clock::unix_ms(), event: event.clone() });
+            session.keep(&before, durable)?;
+            session.clients.deliver(&ServerEvent::Session(event), seq, &session.journal);
+            Ok(())
+        })
     }
 
     /// The text so far of an answer that streams now, for clients that come in the middle.
@@ -209,6 +222,15 @@ impl Session {
         self.owed.push(record);
         let seq = event.seq;
         self.clients.deliver(&ServerEvent::Turn(event), seq, &self.journal);
+    }
+
+    /// Writes what could not be written when it was told; whether nothing is owed any more.
+    pub(super) fn write_owed(&mut self) -> bool {
+        if self.owed.is_empty() {
+            return true;
+        }
+        let written = write(&mut self.journal, &mut self.owed, &[], Durable::Yes);
+        written.inspect_err(|error| tracing::warn!(%error, "the end of a turn is still not in the journal")).is_ok()
     }
 
     fn note_progress(&mut self, body: &TurnBody) {

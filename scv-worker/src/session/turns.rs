@@ -69,7 +69,13 @@ impl Session {
     }
 
     /// Turns a waiting prompt into the running turn: one write, durable, before anybody hears of it.
-    pub(super) fn begin(&mut self, mut records: Vec<Record>, queue_id: &str, waited: bool) -> std::io::Result<()> {
+    pub(super) fn begin(&mut self, records: Vec<Record>, queue_id: &str, waited: bool) -> std::io::Result<()> {
+        self.taking_numbers(|session| session.keep_the_begin(records, queue_id, waited))?;
+        self.run_turn();
+        Ok(())
+    }
+
+    fn keep_the_begin(&mut self, mut records: Vec<Record>, queue_id: &str, waited: bool) -> std::io::Result<()> {
         let at = clock::unix_ms();
         let turn_id = ids::fresh();
         let prompt =
@@ -94,7 +100,6 @@ impl Session {
         for event in events {
             self.clients.deliver(&event, event.seq().unwrap_or(0), &self.journal);
         }
-        self.run_turn();
         Ok(())
     }
 

@@ -44,7 +44,9 @@ impl Session {
 
     /// Nothing runs and nothing waits unpaused any more.
     pub(super) fn unwant(&mut self) {
-        let busy = self.running.is_some() || (!self.state.queue.is_empty() && !self.state.paused);
+        let waits = !self.state.queue.is_empty() && !self.state.paused;
+        // An end that is not in the journal yet is told again by whoever starts the session next.
+        let busy = self.running.is_some() || waits || !self.owed.is_empty();
         if self.wanted && !busy {
             match fs::remove(&self.layout.wanted_session(self.id)) {
                 Ok(()) => self.wanted = false,
