@@ -3,99 +3,113 @@
 //! client was told, and which processes there are.
 //!
 //! ```sh
-//! cargo build --workspace && cargo run -p scv-tests --example chaos -- [--seconds 60] [--seed N] [--users 12]
+//! cargo build --workspace && cargo run -p scv-tests --example chaos -- [--seconds 60] [--seed N] [--systemd]
 //! ```
 //!
-//! A seed replays the schedule (who does what after which pause); the moments within the product
-//! are real, so a failure may take some tries to come again. `docs/reliability.md` tells what is
-//! checked and what was run.
+//! A seed replays the schedule: who does what after which pause. The moments within the product are
+//! real, so a failure may take some tries to come again. `docs/reliability.md` tells what is checked
+//! and what was run.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program for a developer's terminal")]
+#![cfg_attr(test, allow(dead_code, reason = "its tests are those of its decisions"))]
 
-mod check;
-mod fault;
+mod actors;
+mod checks;
+mod faults;
+mod options;
 mod report;
 mod script;
 mod truth;
-mod user;
+mod world;
 
+use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use scv_tests::TestEnv;
+use scv_tests::env::binary_path;
 use scv_tests::fakes::model::Model;
+use scv_tests::systemd::BIN;
 
-use crate::check::Check;
-use crate::fault::Faults;
+use crate::actors::Stage;
+use crate::faults::Faults;
+use crate::options::Options;
 use crate::report::Report;
 use crate::truth::Truth;
-use crate::user::User;
+use crate::world::{Guarded, Service, World};
 
 /// Faults between two looks at everything.
-const FAULTS_A_ROUND: usize = 25;
+const FAULTS_A_ROUND: u64 = 30;
 
-struct Options {
-    seconds: u64,
-    seed: u64,
-    users: usize,
-}
-
-fn options() -> Options {
-    let mut options = Options { seconds: 60, seed: fastrand::u64(..1_000_000), users: 12 };
-    let mut arguments = std::env::args().skip(1);
-    while let Some(name) = arguments.next() {
-        let value = arguments.next().and_then(|value| value.parse::<u64>().ok());
-        match (name.as_str(), value) {
-            ("--seconds", Some(value)) => options.seconds = value,
-            ("--seed", Some(value)) => options.seed = value,
-            ("--users", Some(value)) => options.users = usize::try_from(value).unwrap_or(12),
-            _ => {
-                eprintln!("usage: chaos [--seconds N] [--seed N] [--users N]");
-                std::process::exit(2);
-            }
+fn main() -> ExitCode {
+    let options = match Options::read(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(usage) => {
+            eprintln!("{usage}");
+            return ExitCode::from(2);
         }
+    };
+    if !options.systemd {
+        Guarded::alone();
     }
-    options
+    println!("chaos: {options:?}");
+    let truth = Arc::new(Truth::new(report::dir(options.seed)));
+    let (world, model) = begin(&options, &truth);
+    let stage = Stage { world, truth };
+    let clean = run(&options, &stage, &model);
+    if !clean {
+        let kept = report::keep(&stage);
+        println!("FAILED with seed {}; kept in {}", options.seed, kept.display());
+    }
+    ExitCode::from(u8::from(!clean))
 }
 
-fn main() {
-    let Options { seconds, seed, users } = options();
-    println!("chaos: seed {seed}, {seconds} s, {users} users");
-    let mut random = fastrand::Rng::with_seed(seed);
-    let truth = Arc::new(Truth::default());
-    let model = Model::start_blocking();
-    script::play(&model, &truth);
-    let env = TestEnv::new();
-    script::configure(&env, &model);
-    env.start_guarded();
+/// An instance that runs, and its model.
+fn begin(options: &Options, truth: &Arc<Truth>) -> (Arc<dyn World>, Model) {
+    let (world, model): (Arc<dyn World>, Model) = if options.systemd {
+        let (service, model) = Service::new(&script::settings(&format!("{BIN}/scv-worker")));
+        (Arc::new(service), model)
+    } else {
+        let model = Model::start_blocking();
+        let worker = binary_path("scv-worker");
+        let guarded = Guarded::new(&model, &script::settings(&worker.to_string_lossy()));
+        (Arc::new(guarded), model)
+    };
+    let seen_from_here = Arc::clone(&world);
+    script::play(&model, truth, move |path: &Path| seen_from_here.outside(path));
+    world.start().exits(0);
+    (world, model)
+}
 
-    let mut report = Report::new(seed);
-    let mut users: Vec<User> = (0..users).map(|number| User::start(&env, number, random.fork(), &truth)).collect();
+/// Rounds of faults, each with a look at everything at its end; whether all was well.
+fn run(options: &Options, stage: &Stage, model: &Model) -> bool {
+    let mut random = fastrand::Rng::with_seed(options.seed);
+    let mut report = Report::new();
+    let mut actors = actors::start(stage, options.users, &mut random);
     let mut faults = Faults::new(random.fork());
-    let end = Instant::now() + Duration::from_secs(seconds);
-    while Instant::now() < end && truth.is_clean() {
-        for _ in 0..FAULTS_A_ROUND {
-            if Instant::now() >= end || !truth.is_clean() {
+    let end = Instant::now() + Duration::from_secs(options.seconds);
+    let mut steps = 0;
+    while Instant::now() < end && steps < options.steps && stage.truth.is_clean() {
+        for _ in 0..FAULTS_A_ROUND.min(options.steps - steps) {
+            if Instant::now() >= end || !stage.truth.is_clean() {
                 break;
             }
-            faults.one(&env, &truth, &mut report);
+            faults.one(stage);
+            steps += 1;
         }
-        faults.mend(&env, &truth);
-        Check { env: &env, model: &model, truth: &truth, users: &users }.all(&mut report);
+        faults.mend(stage);
+        if let Some(took) = checks::all(stage, &actors) {
+            report.settled(took);
+        }
         model.forget();
     }
-    for user in &mut users {
-        user.stop();
+    for actor in &actors {
+        actor.stop();
     }
-    check::ends_well(&env, &truth);
-    report.print(&truth);
-    let clean = truth.is_clean();
-    if !clean {
-        let kept = report.keep(&env, &truth);
-        println!("FAILED with seed {seed}; kept in {}", kept.display());
+    for actor in &mut actors {
+        actor.join();
     }
-    drop(users);
-    drop(env);
-    drop(model);
-    std::process::exit(i32::from(!clean));
+    checks::stops(stage);
+    report.print(&stage.truth, &mut faults);
+    stage.truth.is_clean()
 }

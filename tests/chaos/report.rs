@@ -1,33 +1,25 @@
 //! What a run did, in a few lines, and what is kept of one that failed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use scv_tests::TestEnv;
-
-use crate::fault::{Counts, Fault};
+use crate::actors::Stage;
+use crate::faults::Faults;
 use crate::truth::Truth;
+
+/// The log of steps has all of them.
+const SHOWN: usize = 20;
 
 /// Figures of a run.
 pub(crate) struct Report {
-    seed: u64,
     began: Instant,
-    faults: Counts,
-    supervisor: Vec<Duration>,
     settled: Vec<Duration>,
 }
 
 impl Report {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { seed, began: Instant::now(), faults: Counts::new(), supervisor: Vec::new(), settled: Vec::new() }
-    }
-
-    pub(crate) fn fault(&mut self, fault: Fault) {
-        *self.faults.entry(fault).or_default() += 1;
-    }
-
-    pub(crate) fn supervisor_back(&mut self, took: Duration) {
-        self.supervisor.push(took);
+    pub(crate) fn new() -> Self {
+        Self { began: Instant::now(), settled: Vec::new() }
     }
 
     pub(crate) fn settled(&mut self, took: Duration) {
@@ -35,35 +27,39 @@ impl Report {
     }
 
     /// Prints the summary.
-    pub(crate) fn print(&mut self, truth: &Truth) {
+    pub(crate) fn print(&mut self, truth: &Truth, faults: &mut Faults) {
         let state = truth.state();
-        let kills: u64 = self.faults.iter().filter(|(fault, _)| fault.kills()).map(|(_, count)| count).sum();
-        let all: u64 = self.faults.values().sum();
-        println!("{} s, {all} faults, {kills} kills: {:?}", self.began.elapsed().as_secs(), self.faults);
-        println!("{} requests to the model, {} calls reported as done", state.asked.len(), state.succeeded.len());
-        println!("{}", figures("a supervisor answered again", &mut self.supervisor));
-        let mut sessions = state.recoveries.clone();
-        println!("{}", figures("a user was back in the session", &mut sessions));
+        let kills: u64 = faults.counts.iter().map(|(fault, count)| fault.kills() * count).sum();
+        let steps: u64 = faults.counts.values().sum();
+        println!("{} s, {steps} faults, {kills} kills: {:?}", self.began.elapsed().as_secs(), faults.counts);
+        let counts: Vec<String> = state.counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
+        println!("{}", counts.join(", "));
+        println!("{}", figures("a supervisor answered again", &mut faults.recoveries));
+        println!("{}", figures("a user was back in the session", &mut state.recoveries.clone()));
         println!("{}", figures("everything accepted had ended", &mut self.settled));
-        println!("{} violations", state.violations.len());
-        for violation in &state.violations {
+        println!("{} looks at everything, {} violations", self.settled.len(), state.violations.len());
+        for violation in state.violations.iter().take(SHOWN) {
             println!("  {violation}");
         }
     }
+}
 
-    /// Copies the home and the log of steps to a place that stays.
-    pub(crate) fn keep(&self, env: &TestEnv, truth: &Truth) -> PathBuf {
-        let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../target/chaos/{}", self.seed));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).unwrap();
-        std::fs::write(dir.join("steps.log"), truth.state().log.join("\n")).unwrap();
-        if let Some(supervisor) = &*env.supervisor() {
-            std::fs::write(dir.join("scvd.log"), supervisor.stderr()).unwrap();
-        }
-        let copied = std::process::Command::new("cp").arg("-a").arg(env.layout().home()).arg(&dir).status();
-        assert!(copied.is_ok_and(|status| status.success()), "the home could not be copied");
-        dir
-    }
+/// Where the log of steps of a seed goes, and what is kept when it fails.
+pub(crate) fn dir(seed: u64) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../target/chaos/{seed}"))
+}
+
+/// Copies the instance's home and log beside the log of steps.
+pub(crate) fn keep(stage: &Stage) -> PathBuf {
+    let dir = stage.truth.written();
+    std::fs::write(dir.join("scvd.log"), stage.world.log()).unwrap();
+    copy(&stage.world.outside(&stage.world.home()), &dir.join("home"));
+    dir
+}
+
+fn copy(from: &Path, to: &Path) {
+    // Sockets and what is gone meanwhile are no loss.
+    let _ = Command::new("cp").arg("-a").arg(from).arg(to).stderr(std::process::Stdio::null()).status();
 }
 
 fn figures(what: &str, times: &mut [Duration]) -> String {

@@ -127,9 +127,14 @@ impl Systemd {
         self.home_at("/home/scvtest/.scv", base_url)
     }
 
+    /// The home of SCV at a path of this root, as it is.
+    pub fn at(&self, path: &str) -> Home<'_> {
+        Home { systemd: self, path: path.to_owned() }
+    }
+
     /// A home of SCV at a path of this root.
     pub fn home_at(&self, path: &str, base_url: &str) -> Home<'_> {
-        let home = Home { systemd: self, path: path.to_owned() };
+        let home = self.at(path);
         let outside = self.path(path);
         std::fs::create_dir_all(&outside).expect("a home");
         let config = format!(
