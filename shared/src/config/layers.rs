@@ -75,7 +75,8 @@ impl Layers {
         let home_file = sources.home_file();
         let set = read::file(&home_file)?.unwrap_or_default().into_iter().collect();
         let mut layers = Self { set, home: sources.home.clone() };
-        if let Some(project) = sources.workspace.as_deref().and_then(|dir| project_file(dir, &home_file)) {
+        if let Some(project) = sources.workspace.as_deref().and_then(|dir| project_file(dir, &home_file, &sources.env))
+        {
             layers.add_project(&project)?;
         }
         if let Some(path) = &sources.config_path {
@@ -197,11 +198,13 @@ fn fill<T>(map: &mut BTreeMap<String, T>, built_in: BTreeMap<String, T>) {
     }
 }
 
-/// The project's file, unless it is the instance's own (a workspace that is the home's parent).
-fn project_file(workspace: &Path, home_file: &Path) -> Option<PathBuf> {
+/// The project's file, unless it is the instance's own (a workspace that is the home's parent), or
+/// that of the user's default instance: `~/.scv/config.toml` is no project's, whoever works in `~`.
+fn project_file(workspace: &Path, home_file: &Path, env: &BTreeMap<String, String>) -> Option<PathBuf> {
     let path = workspace.join(".scv/config.toml");
-    let same = path.canonicalize().is_ok_and(|path| home_file.canonicalize().is_ok_and(|home| home == path));
-    (!same).then_some(path)
+    let default = env.get("HOME").map(|home| Path::new(home).join(".scv/config.toml"));
+    let is = |other: &Path| path.canonicalize().is_ok_and(|path| other.canonicalize().is_ok_and(|other| other == path));
+    (!is(home_file) && !default.is_some_and(|default| is(&default))).then_some(path)
 }
 
 fn missing(path: &Path) -> ConfigError {

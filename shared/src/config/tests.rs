@@ -288,6 +288,15 @@ fn an_error_never_shows_the_line_or_a_value() {
 }
 
 #[test]
+fn the_default_instances_own_file_is_no_project_of_another_instance() {
+    let mut case = Case::new("").project("[provider]\nactive = \"mine\"");
+    assert!(Config::load(&case.sources).is_err(), "a project may not do that");
+    let user = case.dir.path().join("project").to_str().unwrap().to_owned();
+    case.sources.env.insert("HOME".into(), user);
+    assert_eq!(Config::load(&case.sources).unwrap().provider.active, "openai");
+}
+
+#[test]
 fn a_project_that_weakens_something_is_refused() {
     let cases = [
         (
