@@ -88,7 +88,7 @@ pub(crate) async fn connect(context: &Context, name: &str, features: &[&str]) ->
                 MayStart::Stopped => Err(none().hint("it was stopped on purpose; `scv start` starts it again")),
                 MayStart::Yes => match Service::reach(context).filter(Service::is_installed) {
                     Some(service) => {
-                        service.start_again()?;
+                        service.start_again(&context.layout)?;
                         told(context, greet(context, name, features).await)
                     }
                     None => start(context, None, Stays::WhileNeeded, name, features).await,

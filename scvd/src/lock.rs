@@ -49,10 +49,7 @@ impl ServerLock {
     pub(crate) fn acquire(layout: &Layout) -> Result<Self, LockError> {
         let path = layout.lock();
         let failed = |source| LockError::Io { path: path.clone(), source };
-        let Some(lock) = fs::Lock::try_acquire(&path).map_err(failed)? else {
-            let holder = fs::read_bounded(&path, MAX_BYTES).map_err(failed)?;
-            return Err(LockError::Held { holder: holder_of(&String::from_utf8_lossy(&holder)), path });
-        };
+        let lock = take(layout)?;
         let mut before = String::new();
         // What is no text is not ours and tells nothing.
         let _ = lock.file().take(MAX_BYTES).read_to_string(&mut before);
@@ -112,6 +109,21 @@ pub(crate) fn last_holder(layout: &Layout) -> Option<i32> {
     String::from_utf8_lossy(&content).lines().next()?.trim().parse().ok()
 }
 
+/// Whether nobody has the lock; nothing is written.
+pub(crate) fn look(layout: &Layout) -> Result<(), LockError> {
+    if layout.state().is_dir() { take(layout).map(drop) } else { Ok(()) }
+}
+
+fn take(layout: &Layout) -> Result<fs::Lock, LockError> {
+    let path = layout.lock();
+    let failed = |source| LockError::Io { path: path.clone(), source };
+    if let Some(lock) = fs::Lock::try_acquire(&path).map_err(failed)? {
+        return Ok(lock);
+    }
+    let holder = fs::read_bounded(&path, MAX_BYTES).map_err(failed)?;
+    Err(LockError::Held { holder: holder_of(&String::from_utf8_lossy(&holder)), path })
+}
+
 fn holder_of(content: &str) -> String {
     match content.lines().next().map(str::trim) {
         Some(pid) if pid.parse::<u32>().is_ok() => format!("pid {pid}"),
@@ -143,7 +155,9 @@ mod tests {
         assert_eq!(first.last_stop, None);
         let refused = ServerLock::acquire(&layout).unwrap_err().to_string();
         assert!(refused.starts_with(&format!("another scvd (pid {me}) serves this home")), "{refused}");
+        assert_eq!(look(&layout).unwrap_err().to_string(), refused);
         drop(first);
+        look(&layout).unwrap();
 
         let second = ServerLock::acquire(&layout).unwrap();
         assert_eq!(second.last_stop, Some(format!("scvd (pid {me}) died without a word")));

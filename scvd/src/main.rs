@@ -37,6 +37,9 @@ struct Arguments {
     /// With --guard: stay in this terminal.
     #[arg(long, requires = "guard")]
     foreground: bool,
+    /// Only tell whether nobody serves the home: systemd asks before it binds the socket.
+    #[arg(long, hide = true, conflicts_with = "guard")]
+    is_free: bool,
     /// Leave when there was nothing to do for `supervisor.idle_exit_seconds`.
     #[arg(long, hide = true)]
     on_demand: bool,
@@ -64,6 +67,16 @@ fn main() -> ExitCode {
         Ok(layout) => layout,
         Err(cause) => return refuse(&format!("cannot open the home {}: {cause}", home.display())),
     };
+    if arguments.is_free {
+        return match lock::look(&layout) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(held) => {
+                let error = error::BootError::Lock(held);
+                tell(&error.sentence());
+                ExitCode::from(error.exit_code())
+            }
+        };
+    }
     if arguments.guard {
         let how = guard::How { foreground: arguments.foreground, on_demand: arguments.on_demand };
         let before = arguments.watch.map(|scvd| guard::Before { scvd, strangers: arguments.strangers });
@@ -89,8 +102,12 @@ fn main() -> ExitCode {
 
 /// Ends before there is a log.
 fn refuse(sentence: &str) -> ExitCode {
-    use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "error: {sentence}");
+    tell(sentence);
     notify::failed(sentence);
     ExitCode::from(error::EXIT_CANNOT_START)
+}
+
+fn tell(sentence: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "error: {sentence}");
 }

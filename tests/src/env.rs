@@ -44,7 +44,7 @@ impl TestEnv {
         LIVE.fetch_add(1, Ordering::SeqCst);
         let root = tempfile::Builder::new().prefix("scv-").tempdir().expect("a temporary directory");
         let path = root.path().canonicalize().expect("it exists");
-        for dir in ["home", "work", "tmp"] {
+        for dir in ["home", "run", "work", "tmp"] {
             fs::create_dir(path.join(dir)).expect("an empty directory");
         }
         let layout = Layout::open(&path.join("scv")).expect("a home");
@@ -52,6 +52,8 @@ impl TestEnv {
         let mut set = |name: &str, value: &OsStr| vars.insert(name.to_owned(), value.to_string_lossy().into_owned());
         set("HOME", path.join("home").as_os_str());
         set("TMPDIR", path.join("tmp").as_os_str());
+        // No test installs a unit in the user manager of whoever runs it.
+        set("XDG_RUNTIME_DIR", path.join("run").as_os_str());
         set("SCV_HOME", layout.home().as_os_str());
         set("PATH", OsStr::new("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"));
         set("LANG", OsStr::new("C.UTF-8"));

@@ -70,6 +70,11 @@ impl Systemd {
         self.run("root", command).wait()
     }
 
+    /// As [`root`](Self::root), without waiting for its end.
+    pub fn start_root(&self, command: &[&str]) -> Program {
+        self.run("root", command)
+    }
+
     /// Runs a program inside as the user, with a session bus; our binaries are on its `PATH`.
     #[track_caller]
     pub fn user(&self, command: &[&str]) -> Output {

@@ -75,6 +75,13 @@ pub(crate) enum Command {
     Demo,
     /// Speaks the protocol on stdin and stdout: one session, no supervisor
     Server(server::Server),
+    /// Leaves the terminal and becomes a program; `scv start` asks the user's shell for its PATH so
+    #[command(hide = true)]
+    LoginShell {
+        /// The program and its arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<String>,
+    },
 }
 
 /// Runs one command.
@@ -91,6 +98,7 @@ pub(crate) fn run(command: Command, context: &Context) -> Result<(), CliError> {
         Command::Config(config) => config.run(context),
         Command::Demo => demo::run(context),
         Command::Server(server) => server.run(context),
+        Command::LoginShell { .. } => Err(CliError::usage("it runs before everything else")),
     }
 }
 

@@ -10,6 +10,7 @@ use shared::protocol::control::{Command, Status as Daemon, WorkerEntry};
 use crate::context::{Context, block_on};
 use crate::error::CliError;
 use crate::output;
+use crate::service::linger::{self, Linger};
 
 /// Sessions whose use is shown; `scv sessions ls` has all.
 const SESSIONS_SHOWN: usize = 10;
@@ -32,21 +33,27 @@ impl Status {
                 output::json(&status)?;
             } else {
                 let now = clock::to_unix_ms(SystemTime::now());
-                output::table(&rows(&status, &context.layout.home().display().to_string(), now))?;
+                let linger = status.service.as_ref().map(|_| linger::look(context));
+                output::table(&rows(&status, &context.layout.home().display().to_string(), linger.as_ref(), now))?;
             }
             Ok(())
         })
     }
 }
 
-fn rows(status: &Daemon, home: &str, now_unix_ms: u64) -> Vec<Vec<String>> {
+fn rows(status: &Daemon, home: &str, linger: Option<&Linger>, now_unix_ms: u64) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     let mut row = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
     let up = status.started_unix_ms.map(|started| Duration::from_millis(now_unix_ms.saturating_sub(started)));
     let up = up.map(|up| format!(", up {}", output::duration(up))).unwrap_or_default();
     row("supervisor", format!("scvd {} (pid {}){up}", status.version, status.pid));
     if let Some(unit) = &status.service {
-        row("service", unit.clone());
+        let after_logout = match linger {
+            Some(Linger::On) => ", goes on after logout".to_owned(),
+            Some(Linger::Off { command }) => format!(", ends at the last logout unless: {command}"),
+            None => String::new(),
+        };
+        row("service", format!("{unit}{after_logout}"));
     }
     row("home", home.into());
     if status.unguarded {
@@ -136,7 +143,7 @@ mod tests {
             last_stop: Some("signal".into()),
             ..Default::default()
         };
-        let rows: Vec<String> = rows(&status, "/h", 43_000).iter().map(|row| row.join(": ")).collect();
+        let rows: Vec<String> = rows(&status, "/h", None, 43_000).iter().map(|row| row.join(": ")).collect();
         assert_eq!(
             rows,
             [
@@ -182,5 +189,14 @@ mod tests {
 
         let many: Vec<WorkerEntry> = (0..50).map(|at| worker("s", Some(at), None)).collect();
         assert_eq!(by_session(&many).len(), SESSIONS_SHOWN);
+    }
+
+    #[test]
+    fn a_service_says_what_a_logout_does() {
+        let status = Daemon { service: Some("scvd-x.service".into()), ..Default::default() };
+        let row = |linger| rows(&status, "/h", Some(&linger), 0).remove(1).remove(1);
+        assert_eq!(row(Linger::On), "scvd-x.service, goes on after logout");
+        let off = Linger::Off { command: "loginctl enable-linger ann".into() };
+        assert_eq!(row(off), "scvd-x.service, ends at the last logout unless: loginctl enable-linger ann");
     }
 }

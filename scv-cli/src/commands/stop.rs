@@ -27,6 +27,10 @@ impl Stop {
     /// Stops, and returns once the supervisor is gone. That none runs is no failure.
     pub(super) fn run(self, context: &Context) -> Result<(), CliError> {
         context.refuse_if_delegated("stop")?;
+        if context.is_inside_a_run() {
+            return Err(CliError::usage("`scv stop` is refused inside a session of SCV")
+                .hint("nobody could start it again from there; a person at a terminal can stop it"));
+        }
         let said = Self::stop(context)?;
         // Whatever ran: a unit that is left would be started by the next client, or the next boot.
         if let Some(service) = Service::reach(context).filter(Service::is_installed) {

@@ -4,14 +4,15 @@ pub(crate) mod linger;
 pub(crate) mod login_path;
 pub(crate) mod units;
 
-use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use shared::layout::Layout;
 use units::Names;
 
 use crate::context::Context;
 use crate::error::CliError;
+use crate::holder::holder;
 
 /// The user manager, and the units of this home.
 #[derive(Debug)]
@@ -21,7 +22,8 @@ pub(crate) struct Service {
     /// Where the user's units are.
     pub dir: PathBuf,
     runtime_dir: PathBuf,
-    journal_hint: String,
+    /// Where its log is.
+    pub journal_hint: String,
 }
 
 impl Service {
@@ -44,8 +46,8 @@ impl Service {
         self.dir.join(&self.names.service).exists()
     }
 
-    /// Installs the units and starts them; returns once the supervisor is ready.
-    pub(crate) fn start(&self, contents: &[String; 2]) -> Result<(), CliError> {
+    /// Installs the units, and has them started at boot; whether something changed in them.
+    pub(crate) fn install(&self, contents: &[String; 2]) -> Result<bool, CliError> {
         let install = units::install(&self.dir, &self.names, contents);
         let changed = install.map_err(|error| {
             CliError::failed(format!("cannot write the units to {}", self.dir.display())).because(error)
@@ -55,15 +57,27 @@ impl Service {
         }
         let Names { service, socket, .. } = &self.names;
         self.systemctl(&["enable", "--quiet", service, socket])?;
-        self.start_again()
+        Ok(changed)
     }
 
     /// Starts units that are installed; returns once the supervisor is ready.
-    pub(crate) fn start_again(&self) -> Result<(), CliError> {
+    ///
+    /// Fails with clear words where a supervisor that systemd does not know serves the home.
+    pub(crate) fn start_again(&self, layout: &Layout) -> Result<(), CliError> {
         let Names { service, socket, .. } = &self.names;
         // A start limit that was hit is forgotten: somebody asks for it.
         let _ = self.call(&["reset-failed", service, socket]);
-        self.systemctl(&["start", socket, service])
+        let started = self.systemctl(&["start", socket, service]);
+        match holder(layout).filter(|_| started.is_err()) {
+            Some(pid) => Err(CliError::failed(format!("another scvd (pid {pid}) serves this home without systemd"))
+                .hint(format!("`kill -INT {pid}` ends it and everything it started; then `scv start`"))),
+            None => started,
+        }
+    }
+
+    /// Starts the supervisor anew, with the units as they are now; sessions go on.
+    pub(crate) fn restart(&self) -> Result<(), CliError> {
+        self.systemctl(&["restart", &self.names.service])
     }
 
     /// Stops the units, and keeps them from being started at the next boot.
@@ -102,12 +116,13 @@ impl Service {
 }
 
 /// What the service's `PATH` is to be, and why it is not the login shell's.
-pub(crate) fn path_for_the_service(context: &Context) -> (String, Option<login_path::Unknown>) {
-    let own = || context.env.get("PATH").cloned().unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".to_owned());
-    let shell = context.env.get("SHELL").map_or("/bin/sh", String::as_str);
-    let home = context.env.get("HOME").map_or("/", String::as_str);
-    match login_path::ask(shell, OsStr::new(home)) {
+pub(crate) fn path_for_the_service(context: &Context, now: Option<&str>) -> (String, Option<login_path::Unknown>) {
+    match login_path::ask(&context.env) {
         Ok(path) => (path, None),
-        Err(unknown) => (own(), Some(unknown)),
+        Err(unknown) => {
+            // What was captured once is better than what is activated in this terminal.
+            let known = now.or_else(|| context.env.get("PATH").map(String::as_str));
+            (known.unwrap_or("/usr/local/bin:/usr/bin:/bin").to_owned(), Some(unknown))
+        }
     }
 }

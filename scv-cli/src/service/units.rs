@@ -11,6 +11,9 @@ const SOCKET: &str = include_str!("../../../systemd/scvd.socket");
 /// Of a socket's address, with the NUL at its end (unix(7)): systemd knows no way around it.
 const MAX_SOCKET_BYTES: usize = 107;
 
+/// Ours have one or two KiB, and a `PATH`.
+const MAX_UNIT_BYTES: u64 = 1 << 20;
+
 /// The names of an instance's units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Names {
@@ -64,8 +67,33 @@ pub(crate) fn contents(layout: &Layout, scvd: &Path, path: &str) -> Result<[Stri
             ("@PATH@", quoted(&specifiers(&format!("PATH={path}")))),
         ],
     );
-    let socket = fill(SOCKET, &[("@HOME@", specifiers(home)), ("@SOCKET@", specifiers(socket))]);
+    let socket = fill(
+        SOCKET,
+        &[
+            ("@HOME@", specifiers(home)),
+            ("@SOCKET@", specifiers(socket)),
+            ("@SCVD@", argument(line(scvd)?)),
+            ("@HOME_ARGUMENT@", argument(home)),
+        ],
+    );
     Ok([service, socket])
+}
+
+/// The units as they are installed, service first; none unless both are.
+pub(crate) fn installed(dir: &Path, names: &Names) -> Option<[String; 2]> {
+    let read = |name: &String| String::from_utf8(fs::read_bounded(&dir.join(name), MAX_UNIT_BYTES).ok()?).ok();
+    Some([read(&names.service)?, read(&names.socket)?])
+}
+
+/// The `PATH` that a service unit of ours sets.
+pub(crate) fn path_in(service: &str) -> Option<String> {
+    let quoted = service.lines().find_map(|line| line.strip_prefix("Environment=\"PATH=")?.strip_suffix('"'))?;
+    let (mut path, mut chars) = (String::new(), quoted.chars());
+    while let Some(c) = chars.next() {
+        // Both escapes are undone: `\\` and `\"` of a quoted word, `%%` of a specifier.
+        path.push(if c == '\\' || c == '%' { chars.next()? } else { c });
+    }
+    Some(path)
 }
 
 /// Writes the units where they differ; whether one did.
@@ -155,6 +183,16 @@ mod tests {
     }
 
     #[test]
+    fn the_path_is_read_back_as_it_was_given() {
+        let (_dir, layout) = layout("home");
+        for path in ["/bin", "/a%b:/c d:/e\"f:/g\\h:/i$j", "%%\\\\\"\""] {
+            let [service, _] = contents(&layout, Path::new("/scvd"), path).unwrap();
+            assert_eq!(path_in(&service).as_deref(), Some(path));
+        }
+        assert_eq!(path_in("[Service]\nExecStart=/x\n"), None);
+    }
+
+    #[test]
     fn what_a_unit_cannot_name_is_refused() {
         let (_dir, layout) = layout(&"x".repeat(100));
         assert!(matches!(contents(&layout, Path::new("/scvd"), "/bin"), Err(Unfit::TooLong(_))));
@@ -167,7 +205,9 @@ mod tests {
         let (dir, layout) = layout("home");
         let (names, units) = (Names::of(&layout), dir.path().join("config/systemd/user"));
         let first = contents(&layout, Path::new("/scvd"), "/bin").unwrap();
+        assert_eq!(installed(&units, &names), None);
         assert!(install(&units, &names, &first).unwrap());
+        assert_eq!(installed(&units, &names).as_ref(), Some(&first));
         assert!(!install(&units, &names, &first).unwrap());
         assert!(install(&units, &names, &contents(&layout, Path::new("/new/scvd"), "/bin").unwrap()).unwrap());
         assert!(remove(&units, &names).unwrap());

@@ -94,6 +94,27 @@ fn the_end_of_a_call_is_that_of_its_cgroup() {
     systemd.nothing_of_ours_is_left(DEADLINE);
 }
 
+/// Field report C11.
+#[test]
+fn a_process_that_is_left_in_the_cgroup_of_the_service_does_not_block_its_restart() {
+    let systemd = Systemd::boot();
+    let home = systemd.home("http://127.0.0.1:9/v1");
+    home.scv(&["start"]).exits(0);
+    let scvd = systemd.running("scvd").pop().unwrap();
+    let left = systemd.start(&["sh", "-c", "trap '' TERM; echo $$; while :; do sleep 3333; done"]);
+    let pid = left.stdout_until("its pid", |text| text.ends_with('\n'));
+    let procs = format!("/sys/fs/cgroup{}/cgroup.procs", systemd.property(&home.service(), "ControlGroup"));
+    systemd.root(&["sh", "-c", &format!("echo {} > {procs}", pid.trim_end())]).exits(0);
+    scvd.signal(Signal::KILL);
+    eventually("another one serves", DEADLINE, || {
+        systemd.running("scvd").iter().any(|now| now.pid != scvd.pid) && home.connect().is_ok()
+    });
+    // What a shell says of SIGKILL: the script that runs it says the same.
+    assert_eq!(left.wait().code(), 128 + 9);
+    home.scv(&["stop"]).exits(0);
+    systemd.nothing_of_ours_is_left(DEADLINE);
+}
+
 #[test]
 fn a_supervisor_that_hangs_is_replaced_by_the_watchdog_and_its_sessions_go_on() {
     let systemd = Systemd::boot();

@@ -51,3 +51,13 @@ fn a_tool_is_not_confined_and_hears_nothing_of_the_service_manager() {
     );
     assert_eq!(output, "NoNewPrivs:0\nSeccomp:0\n0\n");
 }
+
+/// Field report C10.
+#[test]
+fn a_model_that_stops_the_supervisor_from_its_own_shell_is_told_and_it_stays() {
+    let systemd = Systemd::boot();
+    let output =
+        output_of(&systemd, "PATH=/opt/scv:$PATH; scv stop 2>&1; echo $?; scv status >/dev/null && echo serves");
+    assert!(output.contains("refused inside a session of SCV"), "{output}");
+    assert!(output.ends_with("2\nserves\n"), "{output}");
+}

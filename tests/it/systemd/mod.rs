@@ -3,6 +3,8 @@
 mod bus;
 mod deaths;
 mod from_inside;
+mod homes;
+mod logout;
 mod restart;
 mod service;
 
