@@ -41,6 +41,9 @@ struct Arguments {
     /// One session over standard input and output.
     #[arg(long)]
     stdio: bool,
+    /// Prints the agents that a session in this environment would be offered, a JSON line each.
+    #[arg(long, conflicts_with_all = ["stdio", "worker"])]
+    agents: bool,
     /// The scripted model of `scv demo`.
     #[arg(long, hide = true)]
     demo_model: bool,
@@ -92,6 +95,9 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     let home = Layout::choose(arguments.scv_home, std::env::var_os("SCV_HOME"), std::env::var_os("HOME"))
         .context("no home: set SCV_HOME, or HOME")?;
     let layout = Layout::open(&home).with_context(|| format!("cannot use the home {}", home.display()))?;
+    if arguments.agents {
+        return print_agents(&layout);
+    }
     let ended = local.block_on(&runtime, async {
         match arguments.worker {
             Some(id) => worker::run(layout, &id).await,
@@ -106,6 +112,20 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     // Not dropped: that would wait for a read of standard input that may never end.
     runtime.shutdown_background();
     ended
+}
+
+/// For `scv doctor`; with a broken configuration those of the defaults.
+fn print_agents(layout: &Layout) -> anyhow::Result<()> {
+    use shared::config::{Config, Sources};
+    let config = Config::load(&Sources::of(layout)).unwrap_or_default();
+    let env =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let mut out = std::io::stdout().lock();
+    for program in agents::programs(&agents::Settings::from(&config), &env.collect()) {
+        serde_json::to_writer(&mut out, &program)?;
+        out.write_all(b"\n")?;
+    }
+    Ok(out.flush()?)
 }
 
 /// scvd raises its own limit; children get the one that it was started with.

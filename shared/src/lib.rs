@@ -4,6 +4,7 @@ pub mod client;
 pub mod clock;
 pub mod config;
 pub mod fs;
+pub mod installed;
 pub mod layout;
 pub mod link;
 pub mod process;

@@ -11,6 +11,7 @@ mod codex;
 mod config;
 mod demo;
 mod disk;
+mod doctor;
 mod exec;
 mod exec_lost;
 mod exec_turn;

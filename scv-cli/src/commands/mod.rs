@@ -1,8 +1,9 @@
 //! The verbs, one file each.
 
 mod agents;
-mod config;
+pub(super) mod config;
 mod demo;
+mod doctor;
 mod exec;
 mod restart;
 mod run;
@@ -71,6 +72,8 @@ pub(crate) enum Command {
     /// Shows and checks the configuration
     #[command(subcommand)]
     Config(config::Config),
+    /// Checks the machine, the home, the service, the agents; says what to do
+    Doctor(doctor::Doctor),
     /// Shows the whole system on a scripted model: no key, no network
     Demo,
     /// Speaks the protocol on stdin and stdout: one session, no supervisor
@@ -96,6 +99,7 @@ pub(crate) fn run(command: Command, context: &Context) -> Result<(), CliError> {
         Command::Sessions(sessions) => sessions.run(context),
         Command::Agents(agents) => agents.run(context),
         Command::Config(config) => config.run(context),
+        Command::Doctor(doctor) => doctor.run(context),
         Command::Demo => demo::run(context),
         Command::Server(server) => server.run(context),
         Command::LoginShell { .. } => Err(CliError::usage("it runs before everything else")),

@@ -4,6 +4,7 @@ pub(crate) mod linger;
 pub(crate) mod login_path;
 pub(crate) mod units;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -78,6 +79,15 @@ impl Service {
     /// Starts the supervisor anew, with the units as they are now; sessions go on.
     pub(crate) fn restart(&self) -> Result<(), CliError> {
         self.systemctl(&["restart", &self.names.service])
+    }
+
+    /// Some properties of a unit, by name (systemctl(1), `show`); empty where the manager does not tell.
+    pub(crate) fn show(&self, unit: &str, properties: &[&str]) -> BTreeMap<String, String> {
+        let Ok(output) = self.call(&["show", unit, "--property", &properties.join(",")]) else {
+            return BTreeMap::new();
+        };
+        let told = String::from_utf8_lossy(&output.stdout);
+        told.lines().filter_map(|line| line.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
     }
 
     /// Stops the units, and keeps them from being started at the next boot.

@@ -23,6 +23,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use shared::config::{Agent as Profile, Config, Permissions};
+use shared::installed::AgentProgram;
 use shared::layout::Layout;
 
 use crate::runs::Runs;
@@ -99,6 +100,22 @@ pub(crate) struct Session {
     pub workspace: Rc<Workspace>,
 }
 
+/// Every agent that a session in the environment `env` could be offered, found or not.
+pub(crate) fn programs(settings: &Settings, env: &home::Env) -> Vec<AgentProgram> {
+    let program = |adapter: &&Adapter| {
+        let command = profile(adapter, settings)?.command.clone();
+        let path = executable::resolve(&command, adapter.bin_dirs, env);
+        Some(AgentProgram { agent: adapter.name.into(), product: adapter.product.into(), command, path })
+    };
+    adapters::ALL.iter().filter_map(program).collect()
+}
+
+/// What the configuration says about an agent, if there is a way to talk to it.
+fn profile<'a>(adapter: &Adapter, settings: &'a Settings) -> Option<&'a Profile> {
+    let profile = settings.profiles.get(adapter.name)?;
+    transports::choose(profile).map(|_| profile)
+}
+
 /// The agents of one session.
 pub(crate) struct Agents {
     session: Session,
@@ -114,8 +131,7 @@ impl Agents {
     pub(crate) fn new(session: Session, settings: Settings, conversations: Conversations, runs: Runs) -> Self {
         let allowed = runs.depth() < settings.max_depth;
         let offered = adapters::ALL.iter().filter(|_| allowed).filter_map(|adapter| {
-            let profile = settings.profiles.get(adapter.name)?.clone();
-            transports::choose(&profile)?;
+            let profile = profile(adapter, &settings)?.clone();
             let program = executable::resolve(&profile.command, adapter.bin_dirs, runs.environment())?;
             Some(Offered { adapter, profile, program })
         });

@@ -126,6 +126,12 @@ impl Cgroup {
         true
     }
 
+    /// The controllers that can limit and measure it, such as `memory`.
+    pub fn controllers(&self) -> Vec<String> {
+        let told = read(&self.dir.join("cgroup.controllers")).unwrap_or_default();
+        told.split_whitespace().map(str::to_owned).collect()
+    }
+
     /// What its processes have in memory, in bytes; none without the controller.
     pub fn memory_bytes(&self) -> Option<u64> {
         read(&self.dir.join("memory.current"))?.trim().parse().ok()

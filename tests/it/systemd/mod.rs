@@ -2,6 +2,7 @@
 
 mod bus;
 mod deaths;
+mod doctor;
 mod from_inside;
 mod homes;
 mod logout;
