@@ -20,6 +20,7 @@ use tracing::{error, info, warn};
 
 use crate::control::Hub;
 use crate::error::{BootError, EXIT_HANDED_OVER, EXIT_STOPPED, with_causes};
+use crate::index::Index;
 use crate::limits::Descriptors;
 use crate::listener::{Connections, Door};
 use crate::lock::ServerLock;
@@ -58,6 +59,8 @@ pub(crate) struct Daemon {
     pub(crate) scopes: Option<Scopes>,
     /// The workers.
     pub(crate) workers: Workers,
+    /// The sessions on the disk.
+    pub(crate) index: Index,
     /// Sessions that are being removed.
     pub(crate) removing: RefCell<BTreeSet<SessionId>>,
     /// The socket.
@@ -195,6 +198,7 @@ async fn boot_and_serve(layout: Layout, how: How, strangers: Strangers) -> Resul
         program,
         scopes,
         workers: Workers::default(),
+        index: Index::of(&layout),
         removing: RefCell::default(),
         door,
         hub: Hub::default(),

@@ -5,6 +5,7 @@ mod control;
 mod daemon;
 mod error;
 mod guard;
+mod index;
 mod limits;
 mod listener;
 mod lock;

@@ -1,9 +1,13 @@
-//! What of the configuration the supervisor needs: `[supervisor]`, nothing else.
+//! What of the configuration the supervisor needs: `[supervisor]`, and how long closed sessions are
+//! kept.
 
 use std::time::Duration;
 
-use shared::config::{Config, Sources, Supervisor};
+use shared::config::{Config, Session, Sources, Supervisor};
 use shared::layout::Layout;
+
+/// Seconds of a day.
+const DAY_SECONDS: u64 = 86_400;
 
 /// The settings in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,16 +22,18 @@ pub(crate) struct Settings {
     pub(crate) idle_exit: Option<Duration>,
     /// `supervisor.worker_memory_max`, in bytes; none without a limit.
     pub(crate) worker_memory_max: Option<u64>,
+    /// `session.keep_closed_days`
+    pub(crate) keep_closed: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self::from(&Supervisor::default())
+        Self::of(&Supervisor::default(), &Session::default())
     }
 }
 
-impl From<&Supervisor> for Settings {
-    fn from(keys: &Supervisor) -> Self {
+impl Settings {
+    fn of(keys: &Supervisor, session: &Session) -> Self {
         let idle_exit = Duration::from_secs(keys.idle_exit_seconds);
         Self {
             spare_workers: keys.spare_workers,
@@ -35,6 +41,18 @@ impl From<&Supervisor> for Settings {
             reconcile_every: Duration::from_secs(keys.reconcile_seconds),
             idle_exit: (!idle_exit.is_zero()).then_some(idle_exit),
             worker_memory_max: bytes(&keys.worker_memory_max),
+            keep_closed: Duration::from_secs(session.keep_closed_days * DAY_SECONDS),
+        }
+    }
+
+    /// Reads the home's configuration; on failure: what is wrong, in a sentence without values.
+    pub(crate) fn load(layout: &Layout) -> Result<Self, String> {
+        match Config::load(&Sources::of(layout)) {
+            Ok(config) => Ok(Self::of(&config.supervisor, &config.session)),
+            Err(error) => Err(match std::error::Error::source(&error) {
+                Some(cause) => format!("{error}: {cause}"),
+                None => error.to_string(),
+            }),
         }
     }
 }
@@ -51,19 +69,6 @@ fn bytes(size: &str) -> Option<u64> {
         _ => return None,
     };
     digits.parse::<u64>().ok()?.checked_shl(shift)
-}
-
-impl Settings {
-    /// Reads the home's configuration; on failure: what is wrong, in a sentence without values.
-    pub(crate) fn load(layout: &Layout) -> Result<Self, String> {
-        match Config::load(&Sources::of(layout)) {
-            Ok(config) => Ok(Self::from(&config.supervisor)),
-            Err(error) => Err(match std::error::Error::source(&error) {
-                Some(cause) => format!("{error}: {cause}"),
-                None => error.to_string(),
-            }),
-        }
-    }
 }
 
 #[cfg(test)]

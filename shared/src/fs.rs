@@ -26,12 +26,19 @@ pub fn replace(path: &Path, content: &[u8], sync: Sync) -> io::Result<()> {
     settle(dir, sync)
 }
 
-/// As [`replace`], durable, and gives the new file back, open for reading and writing at its end. Once
-/// the rename has happened this does not fail: whoever goes on with the old file would write into one
-/// that nobody finds. Call [`sync_dir`] then.
-pub fn replace_open(path: &Path, content: &[u8]) -> io::Result<File> {
-    let (_, file) = beside(path, content, Sync::Durable)?;
+/// As [`replace`], durable, by what `write` writes, and gives the new file back, open for reading and
+/// writing at its end. Once the rename has happened this does not fail: whoever goes on with the old file
+/// would write into one that nobody finds. Call [`sync_dir`] then.
+pub fn replace_by(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<File> {
+    let mut file = temporary(path.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
+    write(file.as_file_mut())?;
+    file.as_file().sync_all()?;
     file.persist(path).map_err(|failed| failed.error)
+}
+
+/// A private file in `dir` that goes away unless it is given a name there.
+pub fn temporary(dir: &Path) -> io::Result<tempfile::NamedTempFile> {
+    tempfile::Builder::new().prefix(".tmp-").permissions(std::fs::Permissions::from_mode(0o600)).tempfile_in(dir)
 }
 
 /// Makes `path` (mode 0600) with its whole content at once; fails with `AlreadyExists` if it is
@@ -44,10 +51,7 @@ pub fn create(path: &Path, content: &[u8], sync: Sync) -> io::Result<()> {
 
 fn beside<'a>(path: &'a Path, content: &[u8], sync: Sync) -> io::Result<(&'a Path, tempfile::NamedTempFile)> {
     let dir = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut file = tempfile::Builder::new()
-        .prefix(".tmp-")
-        .permissions(std::fs::Permissions::from_mode(0o600))
-        .tempfile_in(dir)?;
+    let mut file = temporary(dir)?;
     file.write_all(content)?;
     if sync == Sync::Durable {
         file.as_file().sync_all()?;

@@ -15,6 +15,8 @@ use crate::figures::{Figures, promise};
 /// Every item; arguments choose by a part of the name.
 pub(crate) const ALL: &[(&str, fn())] = &[
     ("session.start", spare_session_start),
+    ("session.wake", crate::rest::wake),
+    ("many", crate::rest::many),
     ("bash", bash_beside_bare),
     ("status", status),
     ("cold", cold_start),

@@ -11,6 +11,7 @@
 
 mod figures;
 mod items;
+mod rest;
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();

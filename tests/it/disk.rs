@@ -55,6 +55,16 @@ impl Disk {
         self.run("head -c 1M /dev/zero >\"$0\" 2>/dev/null; test -s \"$0\"");
     }
 
+    fn read(&self, name: &str) -> String {
+        let mut command = Command::new("/usr/bin/nsenter");
+        command.args(["--target", &self.pid.to_string(), "--mount"]);
+        if !rustix::process::geteuid().is_root() {
+            command.args(["--user", "--preserve-credentials"]);
+        }
+        let cat = command.args(["/bin/cat"]).arg(self.filler.with_file_name(name));
+        Program::start(cat).wait().exits(0).stdout.clone()
+    }
+
     fn free(&self) {
         self.run("rm \"$0\"");
     }
@@ -200,4 +210,43 @@ fn on_a_disk_that_became_read_only_no_session_is_started_until_it_is_mended() {
     disk.run("mount -o remount,rw \"${0%/*}\"");
     Wire::plain(&env).session(&env, &json!({}));
     env.finish();
+}
+
+/// The end of a turn could not be kept, so the next prompt was not started, and nobody tried again.
+#[test]
+fn a_turn_whose_end_found_no_room_is_kept_and_followed_by_the_next_once_there_is_room() {
+    let (disk, mut talk) = talk();
+    let gate = Gate::new();
+    talk.model.push(Reply::new().delta("a").stall(&gate).delta("b"));
+    talk.model.push(Reply::text("the next"));
+    let session = talk.session.clone();
+    talk.wire.prompt(&session, "first");
+    talk.wire.until_type("assistant.delta");
+    talk.wire.prompt(&session, "second");
+    talk.wire.until_type("queue.enqueued");
+    disk.fill();
+    // Until the journal's last block is full, too.
+    let pause = json!({"type": "session.pause", "session_id": session, "paused": false});
+    loop {
+        talk.wire.request(pause.clone());
+        let answer =
+            talk.wire.until("the answer", |event| event["type"] == "queue.snapshot" || event["type"] == "error");
+        if answer["type"] == "error" {
+            break;
+        }
+    }
+    gate.release();
+    let mut events = talk.wire.turn();
+    assert_eq!(events.last().unwrap()["type"], "turn.failed");
+    disk.free();
+    events.extend(talk.wire.collect("the second turn", |event| event["type"] == "turn.completed"));
+    assert_eq!(events.iter().filter(|event| event["content"] == "the next").count(), 2, "delta and whole: {events:#?}");
+    let numbers: Vec<u64> = events.iter().filter_map(|event| event["seq"].as_u64()).collect();
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
+
+    // The end that was owed is in the journal: a death now tells of no interrupted turn.
+    talk.env.worker_of(&session).kill();
+    let journal = disk.read(&format!("{session}/journal.jsonl"));
+    let ends = journal.matches("\"turn.completed\"").count() + journal.matches("\"turn.failed\"").count();
+    assert_eq!(ends, 2, "{journal}");
 }

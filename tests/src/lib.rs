@@ -5,6 +5,7 @@
 #![allow(clippy::missing_panics_doc, reason = "test support reports by panicking; that is its purpose")]
 
 pub mod agents;
+pub mod at_rest;
 pub mod cutting;
 pub mod env;
 pub mod fakes;

@@ -73,7 +73,8 @@ fn rows(status: &Daemon, home: &str, linger: Option<&Linger>, now_unix_ms: u64) 
         );
     }
     if let Some(sessions) = &status.sessions {
-        row("sessions", format!("{} live, {} idle", sessions.live, sessions.idle));
+        let at_rest = sessions.hibernated.map(|number| format!(", {number} at rest")).unwrap_or_default();
+        row("sessions", format!("{} live, {} idle{at_rest}", sessions.live, sessions.idle));
     }
     if !status.workers.is_empty() {
         let spare = status.workers.iter().filter(|worker| worker.role == "spare").count();
@@ -138,7 +139,7 @@ mod tests {
             version: "0.1.0".into(),
             pid: 7,
             started_unix_ms: Some(1000),
-            sessions: Some(Sessions { live: 2, idle: 1, ..Default::default() }),
+            sessions: Some(Sessions { live: 2, idle: 1, hibernated: Some(12), ..Default::default() }),
             workers: vec![worker("spare", 0), worker("s-1", 2)],
             last_stop: Some("signal".into()),
             ..Default::default()
@@ -149,7 +150,7 @@ mod tests {
             [
                 "supervisor: scvd 0.1.0 (pid 7), up 42 s",
                 "home: /h",
-                "sessions: 2 live, 1 idle",
+                "sessions: 2 live, 1 idle, 12 at rest",
                 "workers: 2, 1 spare",
                 "agents: 0 at work, 0 idle, 0 orphans ended",
                 "crashes: session s-1: 2 in the last minute",

@@ -17,7 +17,9 @@ use tokio::sync::Notify;
 use super::ClientId;
 use super::connection::Outbound;
 use super::journal::{Cursor, Journal};
+use super::open::join;
 use super::record::Record;
+use super::setup::KEY_IS_GONE;
 
 /// A plain client that holds up others for this long is closed (protocol, "Slow clients").
 pub(crate) const HOLD_UP: Duration = Duration::from_secs(30);
@@ -31,8 +33,16 @@ pub(crate) struct About {
     pub cwd: std::path::PathBuf,
     /// Its model.
     pub model: String,
-    /// What a person should know of it.
+    /// Whether its key came from a client that is gone.
+    pub lacks_key: bool,
+    /// What else a person should know of it.
     pub note: Option<String>,
+}
+
+impl About {
+    fn note(&self) -> Option<String> {
+        join(self.lacks_key.then(|| KEY_IS_GONE.to_owned()), self.note.clone())
+    }
 }
 
 /// One client.
@@ -153,6 +163,16 @@ impl Clients {
     /// No client yet.
     pub(crate) fn new(about: About) -> Self {
         Self { map: BTreeMap::new(), about, room: Rc::new(Notify::new()) }
+    }
+
+    /// Whether the session waits for a client that has its key.
+    pub(crate) fn lacks_key(&self) -> bool {
+        self.about.lacks_key
+    }
+
+    /// One came.
+    pub(crate) fn has_key(&mut self) {
+        self.about.lacks_key = false;
     }
 
     /// Adds a client.
@@ -285,7 +305,7 @@ fn catch_up_one(id: ClientId, client: &mut Client, about: &About, journal: &Jour
     if told.is_none_or(|told| told < seq) {
         // What was not journaled is missing from a replay: the bracket says which numbers may jump.
         let lag = "this client read too slowly; text that streamed meanwhile is left out";
-        let note = if *lagged { Some(lag.to_owned()) } else { about.note.clone() };
+        let note = if *lagged { Some(lag.to_owned()) } else { about.note() };
         client.out.push(
             ServerEvent::Reply(Reply::SessionAttached(SessionAttached {
                 request_id: client.request_id.clone(),

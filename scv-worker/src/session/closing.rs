@@ -148,7 +148,12 @@ impl Session {
             self.conversations_changed();
             self.meta.closed = true;
             self.meta.closed_unix_ms = Some(clock::unix_ms());
+        }
+        if ended == Ended::Closed || self.meta.last_prompt != self.state.last_prompt {
             self.save_meta();
+        }
+        if ended == Ended::Hibernated {
+            self.compact_for_sleep();
         }
         self.unwant();
         for (_, client) in self.clients.iter() {

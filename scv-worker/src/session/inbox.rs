@@ -98,6 +98,7 @@ impl Session {
         {
             return Ok(());
         }
+        self.check_key()?;
         if self.state.queue.len() >= limits::QUEUED_PROMPTS {
             return Err(Refusal::new(
                 ErrorCode::QueueLimit,
@@ -135,7 +136,18 @@ impl Session {
         }
     }
 
+    /// A turn without its key could only fail.
+    fn check_key(&self) -> Result<(), Refusal> {
+        if self.clients.lacks_key() {
+            return Err(Refusal::new(ErrorCode::ProviderError, super::setup::KEY_IS_GONE));
+        }
+        Ok(())
+    }
+
     fn session_pause(&mut self, pause: &SessionPause) -> Result<(), Refusal> {
+        if !pause.paused && !self.state.queue.is_empty() {
+            self.check_key()?;
+        }
         self.keep(&[Record::Paused { paused: pause.paused }], Durable::Yes)
             .map_err(|error| Refusal::unkept("that", &error))?;
         self.clients.tell(&self.snapshot(), |_| true);

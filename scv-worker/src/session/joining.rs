@@ -6,6 +6,7 @@ use shared::protocol::{ErrorCode, limits};
 
 use super::clients::Client;
 use super::connection::{self, Connection};
+use super::setup::client_context;
 use super::{ClientId, Session};
 
 impl Session {
@@ -25,6 +26,9 @@ impl Session {
         };
         self.recovered_at = None;
         self.stay();
+        if let Some(context) = message.as_ref().ok().and_then(|message| client_context(Some(message))) {
+            self.take_key(context);
+        }
         match message {
             Ok(ClientMessage::SessionStart(start)) => {
                 let mut client = Client::live(out, peer, &features, start.request_id.clone(), self.state.seq);

@@ -4,11 +4,12 @@
 //! one at the end, which is cut before anything is appended. What could not be written whole is
 //! taken back: it was not acknowledged, and no later record is glued to a fragment.
 
+mod compaction;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 
-use shared::fs;
 use shared::layout::SessionDir;
 
 use super::blobs;
@@ -24,17 +25,17 @@ pub(crate) struct Journal {
     file: File,
     /// The end of the last whole record.
     len: u64,
+    /// Where the newest snapshot begins; 0 without one.
+    snapshot: u64,
     /// A failed append left bytes behind `len` that could not be cut yet.
     dirty: bool,
     /// Grows when the file is replaced: offsets of an older generation mean nothing.
     generation: u64,
 }
 
-/// What loading found.
+/// What loading found beside records.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
-    /// The records, in order.
-    pub records: Vec<Record>,
     /// Bytes of a torn last line that were cut.
     pub torn_bytes: u64,
     /// Whole lines that are no records of this release; they are kept in the file.
@@ -42,11 +43,13 @@ pub(crate) struct Loaded {
 }
 
 impl Journal {
-    /// Opens the journal of `dir`, or makes an empty one, and cuts a torn last line.
-    pub(crate) fn open(dir: &SessionDir) -> io::Result<(Self, Loaded)> {
+    /// Opens the journal of `dir`, or makes an empty one, and cuts a torn last line. `each` gets the
+    /// records from the newest snapshot on, in order; never more than one of them is in memory.
+    pub(crate) fn open(dir: &SessionDir, mut each: impl FnMut(Record)) -> io::Result<(Self, Loaded)> {
         let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(dir.journal())?;
         let mut loaded = Loaded::default();
         let mut len = 0;
+        let mut snapshot = 0;
         let mut reader = BufReader::with_capacity(64 << 10, &file);
         loop {
             let line = Line::read(&mut reader)?;
@@ -54,14 +57,23 @@ impl Journal {
                 loaded.torn_bytes = line.len;
                 break;
             }
+            if is_snapshot(dir, &line.start) {
+                snapshot = len;
+            }
             len += line.len;
+        }
+        let mut journal = Self { dir: dir.clone(), file, len, snapshot, dirty: loaded.torn_bytes > 0, generation: 0 };
+        journal.mend()?;
+        // A snapshot stands for all that was before it.
+        let mut offset = snapshot;
+        while offset < len {
+            let line = journal.line_at(offset)?;
+            offset += line.len;
             match parse(dir, &line.start) {
-                Some(record) => loaded.records.push(record),
+                Some(record) => each(record),
                 None => loaded.unreadable_lines += 1,
             }
         }
-        let mut journal = Self { dir: dir.clone(), file, len, dirty: loaded.torn_bytes > 0, generation: 0 };
-        journal.mend()?;
         Ok((journal, loaded))
     }
 
@@ -96,22 +108,14 @@ impl Journal {
         let _ = self.mend();
     }
 
-    /// Replaces the file by `records` alone, durably.
-    pub(crate) fn replace(&mut self, records: &[Record]) -> io::Result<()> {
-        let mut lines = Vec::new();
-        for record in records {
-            self.encode(record, &mut lines)?;
-        }
-        self.file = fs::replace_open(&self.dir.journal(), &lines)?;
-        self.len = lines.len() as u64;
-        self.dirty = false;
-        self.generation += 1;
-        fs::sync_dir(self.dir.path())
-    }
-
     /// Bytes of whole records.
     pub(crate) fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Bytes that a load has to read and apply.
+    pub(crate) fn to_load(&self) -> u64 {
+        self.len - self.snapshot
     }
 
     /// A cursor at the journal's start.
@@ -173,6 +177,8 @@ impl Journal {
     }
 }
 
+pub(crate) use compaction::Kept;
+
 /// A place in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor {
@@ -211,6 +217,18 @@ impl Line {
         self.len += taken as u64;
         self.is_whole = end.is_some();
         taken
+    }
+}
+
+/// Whether a line holds a snapshot, here or in a blob. We write the kind of a record first.
+fn is_snapshot(dir: &SessionDir, line: &[u8]) -> bool {
+    const START: &[u8] = b"{\"record\":\"snapshot\"";
+    if !line.starts_with(b"{\"record\":\"blob\"") {
+        return line.starts_with(START);
+    }
+    match serde_json::from_slice(line) {
+        Ok(Record::Blob { sha256 }) => blobs::start(dir, &sha256, START.len()).is_ok_and(|start| start == START),
+        _ => false,
     }
 }
 

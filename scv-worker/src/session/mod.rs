@@ -268,7 +268,8 @@ impl Session {
         }
         self.end_overdue_turn();
         if !self.owed.is_empty() && self.write_owed() {
-            self.unwant();
+            // What waited behind it has its turn.
+            self.next_turn();
         }
         if self.leaving.is_none() && self.hibernates_at().is_some_and(|due| due <= now) {
             self.leave(Ended::Hibernated);

@@ -115,7 +115,7 @@ impl Staged {
     pub(crate) fn make(dir: SessionDir) -> io::Result<Self> {
         fs::private_dir(dir.path())?;
         let lock = Lock::try_acquire(&dir.lock())?.ok_or(io::ErrorKind::AlreadyExists)?;
-        Journal::open(&dir)?;
+        Journal::open(&dir, |_| {})?;
         Ok(Self { dir, lock })
     }
 
@@ -139,19 +139,22 @@ pub(crate) fn open(
     }
     let start = if let Some(ClientMessage::SessionStart(start)) = message { Some(&**start) } else { None };
     let dir = opening.layout.session(opening.id);
-    let fresh = !dir.path().exists();
+    let is_there = dir.path().exists();
+    let fresh = !is_there || is_blank(&dir);
     if fresh {
         check(start.ok_or(OpenError::NotFound)?)?;
     }
-    let named = staged.filter(|_| fresh).and_then(|staged| staged.become_session(&dir).ok());
+    let named = staged.filter(|_| !is_there).and_then(|staged| staged.become_session(&dir).ok());
     let lock = match named {
         Some(lock) => lock,
-        None if fresh => {
+        None if !is_there => {
             fs::private_dir(dir.path()).map_err(OpenError::io("make the session's directory"))?;
             own(&dir)?
         }
         None => own(&dir)?,
     };
+    // Now that nobody else writes in it.
+    let fresh = fresh && is_blank(&dir);
     let opened = build(opening, message, start, &Secrets::new(), &dir, lock, fresh).and_then(|mut session| {
         session.recover(message.is_none()).map_err(OpenError::io("write the session's journal"))?;
         Ok(session)
@@ -173,6 +176,13 @@ fn go_on(opening: Opening, moved: Moved) -> Result<Session, OpenError> {
     session.next_client = session.next_client.max(next_client);
     session.unwant();
     Ok(session)
+}
+
+/// Whether nothing was ever written in a session's directory: its worker died between naming it and
+/// that. Whoever asks for the session again starts it.
+fn is_blank(dir: &SessionDir) -> bool {
+    let has_records = std::fs::metadata(dir.journal()).is_ok_and(|journal| journal.len() > 0);
+    !has_records && !dir.meta().exists()
 }
 
 /// Goes through the start of a session and makes none: what costs most the first time, code and
@@ -238,19 +248,22 @@ fn build(
         let sync = if fresh { Sync::Lazy } else { Sync::Durable };
         setup.keep(dir, client_context(message).is_some(), sync).map_err(OpenError::io("write the session's files"))?;
     }
-    let (mut journal, loaded) = Journal::open(dir).map_err(OpenError::io("open the session's journal"))?;
+    let mut state = State::default();
+    let (mut journal, loaded) =
+        Journal::open(dir, |record| state.apply(&record)).map_err(OpenError::io("open the session's journal"))?;
     let torn = report(&loaded);
-    let mut state = State::fold(&loaded.records);
-    if fresh && let Some(earlier) = setup.meta.resumes {
+    // A session that continues another begins with its history: one without a record does not have it yet.
+    if journal.len() == 0
+        && let Some(earlier) = setup.meta.resumes
+    {
         continue_from(&layout, earlier, &mut journal, &mut state)?;
     }
     let equipment = Equipment::of(&setup, &layout, id, family, &state)?;
 
-    let Setup { meta, config, model, provider, note, .. } = setup;
+    let Setup { meta, config, model, provider, lacks_key, .. } = setup;
     let Equipment { mask, runs, conversations, agents, tools, instructions } = equipment;
     let (inputs_in, inputs) = mpsc::channel(WAITING_INPUTS);
-    let note = join(note, torn);
-    let about = About { session_id: id, cwd: meta.cwd.clone(), model: model.clone(), note };
+    let about = About { session_id: id, cwd: meta.cwd.clone(), model: model.clone(), lacks_key, note: torn };
     Ok(Session {
         id,
         dir: dir.clone(),
@@ -330,8 +343,8 @@ fn continue_from(
         return Err(OpenError::Invalid(format!("there is no session {earlier} to resume")));
     }
     let _lock = own(&dir)?;
-    let (_, loaded) = Journal::open(&dir).map_err(OpenError::io("read the resumed session's journal"))?;
-    let before = State::fold(&loaded.records);
+    let mut before = State::default();
+    Journal::open(&dir, |record| before.apply(&record)).map_err(OpenError::io("read the resumed session's journal"))?;
     *state = State { items: before.items, last_active: clock::unix_ms(), ..State::default() };
     journal
         .append(&[Record::Snapshot { state: Box::new(state.clone()) }])
@@ -351,7 +364,7 @@ fn report(loaded: &Loaded) -> Option<String> {
     join(torn, unreadable)
 }
 
-fn join(one: Option<String>, other: Option<String>) -> Option<String> {
+pub(super) fn join(one: Option<String>, other: Option<String>) -> Option<String> {
     match (one, other) {
         (Some(one), Some(other)) => Some(format!("{one}; {other}")),
         (one, other) => one.or(other),

@@ -18,6 +18,7 @@ use shared::registry::SessionMeta;
 use shared::secret::Mask;
 use tokio::sync::watch;
 
+use super::Session;
 use super::open::{OpenError, Opening};
 use super::state::State;
 use crate::agents::conversation::{Conversations, Limits, Markers, Snapshot};
@@ -41,7 +42,8 @@ pub(super) struct Setup {
     pub(super) config: Config,
     pub(super) model: String,
     pub(super) provider: Rc<dyn Provider>,
-    pub(super) note: Option<String>,
+    /// Whether its key came from a client that is gone.
+    pub(super) lacks_key: bool,
 }
 
 impl Setup {
@@ -75,17 +77,14 @@ impl Setup {
             return Err(OpenError::Invalid(no_key(&config, &meta, &profile)));
         }
         meta.key_from_client = meta.key_from_client || matches!(key, Key::FromClient(_));
-        let note = matches!(key, Key::Missing).then(|| KEY_IS_GONE.to_owned());
+        let lacks_key = matches!(key, Key::Missing);
         let provider = make_provider(&config, &meta, &profile, key)?;
-        Ok(Self { meta, env, config, model: profile.model, provider, note })
+        Ok(Self { meta, env, config, model: profile.model, provider, lacks_key })
     }
 
     /// The part of the environment that is in no file.
     pub(super) fn secrets(&self) -> Secrets {
-        let of_file = without_keys(&self.config, &self.env);
-        let secret = |name: &&String| !of_file.contains_key(*name);
-        let names = self.env.keys().filter(secret);
-        names.map(|name| (name.clone(), SecretString::from(self.env[name].clone()))).collect()
+        secrets(&self.config, &self.env)
     }
 
     /// Writes the files of the session; a key is in none of them.
@@ -95,9 +94,42 @@ impl Setup {
     }
 }
 
-/// What attaching clients are told of a session whose key is gone.
-const KEY_IS_GONE: &str =
+fn secrets(config: &Config, env: &BTreeMap<String, String>) -> Secrets {
+    let of_file = without_keys(config, env);
+    let kept_back = env.iter().filter(|(name, _)| !of_file.contains_key(*name));
+    kept_back.map(|(name, value)| (name.clone(), SecretString::from(value.clone()))).collect()
+}
+
+/// What clients are told of a session whose key is gone.
+pub(super) const KEY_IS_GONE: &str =
     "the key of this session came from a client that is gone; attach from a shell that has it, or configure one";
+
+impl Session {
+    /// Takes the key from a client that has it, for a session that lost its own with its worker.
+    pub(super) fn take_key(&mut self, client: &ClientContext) {
+        if !self.clients.lacks_key() {
+            return;
+        }
+        let taken = || -> Result<Option<Rc<dyn Provider>>, OpenError> {
+            let profile = profile(&self.config, &self.meta)?;
+            match Key::of(&profile, &client.env, &self.meta) {
+                Key::Missing => Ok(None),
+                key => make_provider(&self.config, &self.meta, &profile, key).map(Some),
+            }
+        };
+        match taken() {
+            Ok(Some(provider)) => {
+                let values = self.config.secret_values(&client.env);
+                self.mask = Rc::new(Mask::of(values.iter().map(ExposeSecret::expose_secret)));
+                self.secrets = secrets(&self.config, &client.env);
+                self.provider = provider;
+                self.clients.has_key();
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "a client's key cannot be used"),
+        }
+    }
+}
 
 /// What the turns of a session work with.
 pub(super) struct Equipment {

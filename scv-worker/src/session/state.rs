@@ -107,6 +107,7 @@ pub(crate) struct Known {
 
 impl State {
     /// The state after `records`.
+    #[cfg(test)]
     pub(crate) fn fold(records: &[Record]) -> Self {
         let mut state = Self::default();
         for record in records {
@@ -148,7 +149,7 @@ impl State {
 
     fn accept(&mut self, prompt: &Prompt) {
         self.last_active = prompt.at;
-        self.last_prompt = Some(shared::text::one_line(&prompt.text, 120));
+        self.last_prompt = Some(headline(&prompt.text));
         self.last_client = self.last_client.max(client_number(&prompt.request_id).unwrap_or(0));
         if let Some(prompt_id) = prompt.prompt_id {
             if self.known.len() >= KNOWN_PROMPTS {
@@ -256,6 +257,11 @@ impl State {
             SessionBody::QueueEnqueued { .. } | SessionBody::QueueDequeued { .. } | SessionBody::Trimmed { .. } => {}
         }
     }
+}
+
+/// A prompt in a list.
+pub(crate) fn headline(prompt: &str) -> String {
+    shared::text::one_line(prompt, 120)
 }
 
 /// The number in `client:<n>:<id>`.

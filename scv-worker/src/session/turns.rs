@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use shared::clock;
-use shared::protocol::server::{Reply, ServerEvent, SessionBody, SessionEvent, TurnBody, TurnEvent};
+use shared::protocol::server::{Reply, ServerEvent, SessionBody, SessionEvent, TurnBody, TurnEvent, UNNUMBERED};
 use shared::protocol::{ErrorCode, ids};
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +17,10 @@ impl Session {
     /// Keeps the prompt; then it runs or waits.
     pub(super) fn accept(&mut self, prompt: Prompt) -> Result<(), Refusal> {
         let unkept = |error: std::io::Error| Refusal::unkept("the prompt", &error);
+        if !self.durable {
+            // So that a list has it also if this worker is killed.
+            self.meta.last_prompt = Some(super::state::headline(&prompt.text));
+        }
         self.make_durable().map_err(unkept)?;
         self.want().map_err(unkept)?;
         let kept = if self.running.is_some() {
@@ -38,19 +42,21 @@ impl Session {
         Ok(())
     }
 
-    /// Answers a prompt that was sent before with the state of the first one.
+    /// Answers a prompt that was sent before with the state of the first one. The answer is for this
+    /// client alone and takes no number.
     pub(super) fn answer_known(&mut self, id: ClientId, request_id: &str, prompt_id: &uuid::Uuid) -> bool {
         let Some(known) = self.state.known(prompt_id) else { return false };
         let event = if let Some(outcome) = &known.outcome {
             let mut outcome = outcome.clone();
             request_id.clone_into(&mut outcome.request_id);
+            outcome.seq = UNNUMBERED;
             ServerEvent::Turn(outcome)
         } else if let Some((position, queued)) = self.state.queued(&known.queue_id) {
             ServerEvent::Session(SessionEvent {
                 body: SessionBody::QueueEnqueued { entry: queued.entry(), position },
                 request_id: Some(request_id.to_owned()),
                 session_id: self.id,
-                seq: self.state.seq,
+                seq: UNNUMBERED,
             })
         } else if let Some(turn) = self.state.turn.as_ref().filter(|turn| turn.prompt.queue_id == known.queue_id) {
             ServerEvent::Turn(TurnEvent {
@@ -58,7 +64,7 @@ impl Session {
                 request_id: request_id.to_owned(),
                 session_id: self.id,
                 turn_id: turn.turn_id.clone(),
-                seq: self.state.seq,
+                seq: UNNUMBERED,
             })
         } else {
             // It was removed from the queue.

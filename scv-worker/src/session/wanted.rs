@@ -13,11 +13,13 @@ use shared::protocol::server::Usage;
 use shared::text;
 
 use super::Session;
-use super::journal::Journal;
-use super::record::Record;
+use super::journal::Kept;
 
 /// Events that stay in the journal when a snapshot replaces what came before them.
 const KEPT_EVENTS: usize = 2000;
+
+/// A journal that is loaded in about a millisecond is left as it is.
+const LOADED_AT_ONCE: u64 = 256 << 10;
 
 /// Longest text of what runs, in a list.
 const ACTIVITY_BYTES: usize = 120;
@@ -74,7 +76,8 @@ impl Session {
     }
 
     /// Writes the meta file. That it cannot be written costs only what changed in it.
-    pub(super) fn save_meta(&self) {
+    pub(super) fn save_meta(&mut self) {
+        self.meta.last_prompt.clone_from(&self.state.last_prompt);
         // A rename without a sync may leave an empty file after a power cut: no session to come back to.
         let sync = if self.state.last_prompt.is_some() { fs::Sync::Durable } else { fs::Sync::Lazy };
         if let Err(error) = self.meta.save(&self.dir, sync) {
@@ -134,32 +137,25 @@ impl Session {
 
     /// Replaces the older part of a long journal by a snapshot.
     pub(super) fn compact(&mut self) {
-        if self.running.is_some() || self.journal.len() <= self.config.session.journal_max_bytes {
-            return;
+        if self.running.is_none() && self.journal.len() > self.config.session.journal_max_bytes {
+            self.shorten();
         }
-        let replaced = newest_events(&self.journal).and_then(|mut records| {
-            // Loading applies the kept events first, then the snapshot replaces all of it.
-            records.push(Record::Snapshot { state: Box::new(self.state.clone()) });
-            self.journal.replace(&records)
-        });
-        if let Err(error) = replaced {
+    }
+
+    /// Before a sleep: whoever wakes the session waits for its journal.
+    pub(super) fn compact_for_sleep(&mut self) {
+        if self.journal.to_load() > LOADED_AT_ONCE {
+            self.shorten();
+        }
+    }
+
+    fn shorten(&mut self) {
+        // Loading applies the kept events first, then the snapshot replaces all of it.
+        let kept = Kept { events: KEPT_EVENTS, bytes: self.config.session.journal_max_bytes / 2 };
+        if let Err(error) = self.journal.compact(kept, &self.state) {
             tracing::warn!(%error, "cannot shorten the journal; it goes on growing");
         }
     }
-}
-
-fn newest_events(journal: &Journal) -> io::Result<Vec<Record>> {
-    let mut kept = std::collections::VecDeque::new();
-    let mut cursor = journal.start();
-    while let Some(record) = journal.read(&mut cursor)? {
-        if matches!(record, Record::Turn { .. } | Record::Session { .. }) {
-            if kept.len() == KEPT_EVENTS {
-                kept.pop_front();
-            }
-            kept.push_back(record);
-        }
-    }
-    Ok(kept.into())
 }
 
 /// The UTC day, such as `2026-11-30`.

@@ -67,7 +67,7 @@ pub(crate) async fn carry_out(daemon: &Rc<Daemon>, command: Command) -> Result<A
         Command::Reload => reload::carry_out(daemon),
         Command::Delegations { all } => Ok(delegations::delegations(daemon, all).into()),
         Command::DelegationKill { handle, orphans } => delegation_kill::carry_out(daemon, handle, orphans).await,
-        Command::Sessions { all, page, chat } => Ok(sessions::sessions(daemon, all, page, chat.as_ref()).into()),
+        Command::Sessions(list) => Ok(sessions::sessions(daemon, &list).into()),
         Command::SessionStop { session_id } => session_stop::carry_out(daemon, session_id).await,
         Command::SessionRemove { session_id } => session_remove::carry_out(daemon, session_id).await,
         Command::Stop => stop::carry_out(daemon).await,

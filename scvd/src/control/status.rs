@@ -17,7 +17,12 @@ pub(crate) fn status(daemon: &Daemon) -> Status {
         pid: std::process::id().cast_signed(),
         components: Vec::new(),
         delegations: counts(daemon),
-        sessions: Some(Sessions { live: count(live.len()), idle: count(idle), ..Sessions::default() }),
+        sessions: Some(Sessions {
+            live: count(live.len()),
+            idle: count(idle),
+            hibernated: Some(count(daemon.index.ids().len().saturating_sub(live.len()))),
+            ..Sessions::default()
+        }),
         workers: workers(daemon),
         service: daemon.scopes.as_ref().map(crate::scopes::Scopes::service),
         started_unix_ms: Some(daemon.started_unix_ms),
@@ -49,6 +54,6 @@ fn counts(daemon: &Daemon) -> Delegations {
     }
 }
 
-pub(super) fn count(number: usize) -> u32 {
+fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -2,6 +2,7 @@
 //! something changed. Decides in [`plan`](plan::plan) alone; acts in `apply`.
 
 mod apply;
+mod expiry;
 mod observed;
 mod plan;
 mod wanted;
@@ -9,6 +10,7 @@ mod wanted;
 use std::rc::Rc;
 use std::time::Instant;
 
+use expiry::Expiry;
 use observed::Observed;
 use plan::{Action, plan};
 use wanted::Wanted;
@@ -39,6 +41,7 @@ pub(crate) fn once(daemon: &Rc<Daemon>) -> Option<Instant> {
 pub(crate) async fn forever(daemon: Rc<Daemon>) {
     let mut look_at = None;
     let mut last_round = Instant::now();
+    let mut expiry = Expiry::default();
     loop {
         // By the setting of now; and changes in between, however many, do not put it off.
         let round = last_round + daemon.settings.borrow().reconcile_every;
@@ -50,6 +53,7 @@ pub(crate) async fn forever(daemon: Rc<Daemon>) {
         if Instant::now() >= round && daemon.parking.stage() == Stage::Open {
             last_round = Instant::now();
             apply::housekeeping(&daemon).await;
+            expiry.round(&daemon, Instant::now()).await;
         }
         if !daemon.lock.is_at_its_path() && !daemon.is_stopping() {
             // Nobody can reach us any more, and another supervisor may serve the home by now.

@@ -39,7 +39,7 @@ section! {
         approval_seconds: u64 = 86_400, int(1, 30 * super::DAY_SECONDS), Lower;
         /// An approval is denied after this many seconds while nobody can answer.
         unattended_approval_seconds: u64 = 600, int(1, super::DAY_SECONDS), Lower;
-        /// A closed session's data is kept for this many days.
+        /// A closed session is removed with its data after this many days.
         keep_closed_days: u64 = 30, int(1, 3650), Never;
         /// A larger journal is replaced by a snapshot and its newest events; 1 MiB to 1 GiB.
         journal_max_bytes: u64 = 16_777_216, int(1 << 20, 1 << 30), Never;

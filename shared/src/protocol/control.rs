@@ -31,17 +31,7 @@ pub enum Command {
         orphans: bool,
     },
     /// The sessions of this home (ours).
-    Sessions {
-        /// Also closed ones.
-        #[serde(default)]
-        all: bool,
-        /// Page, from 0.
-        #[serde(default)]
-        page: u32,
-        /// Only those that serve this chat, of all pages.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        chat: Option<Chat>,
-    },
+    Sessions(SessionList),
     /// Closes a session: its processes end, its data stays (ours).
     SessionStop {
         /// The session.
@@ -70,6 +60,27 @@ pub enum Command {
     /// An action of a newer client.
     #[serde(other)]
     Unknown,
+}
+
+/// Which sessions are listed: a page of them, newest first. A page has what is left of 100 sessions,
+/// so that it may be empty and not the last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SessionList {
+    /// Also closed ones.
+    pub all: bool,
+    /// Page, from 0, of the sessions as they are now. Sessions that come or go move the pages.
+    pub page: u32,
+    /// Those before this id, the `next` of an earlier answer, instead of a page: whoever follows it
+    /// gets every session that stays exactly once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<SessionId>,
+    /// Only those whose id starts with this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub starts_with: Option<String>,
+    /// Only those that serve this chat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chat: Option<Chat>,
 }
 
 /// The `status` object of `daemon.status`.
@@ -177,7 +188,7 @@ pub struct Sessions {
     pub live: u32,
     /// Of these without a turn.
     pub idle: u32,
-    /// Without a worker; known only where entries were asked for.
+    /// Without a worker: hibernated, crashed or closed. Which of them would have to be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hibernated: Option<u32>,
     /// The sessions, where asked for.
@@ -186,6 +197,9 @@ pub struct Sessions {
     /// The next page, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_page: Option<u32>,
+    /// Where the list goes on, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<SessionId>,
 }
 
 /// What a session does now.

@@ -27,6 +27,15 @@ pub enum ServerEvent {
     Unknown(Value),
 }
 
+/// In the place of an event's number: the event answers one client, which sent a prompt again (ours), and
+/// has none.
+pub const UNNUMBERED: u64 = 0;
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if passes a reference")]
+fn is_unnumbered(seq: &u64) -> bool {
+    *seq == UNNUMBERED
+}
+
 /// An event of a turn, as it goes over the wire.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TurnEvent {
@@ -39,7 +48,8 @@ pub struct TurnEvent {
     pub session_id: SessionId,
     /// The turn.
     pub turn_id: String,
-    /// The session's number of this event.
+    /// The session's number of this event, from 1.
+    #[serde(default, skip_serializing_if = "is_unnumbered")]
     pub seq: u64,
 }
 
@@ -53,7 +63,8 @@ pub struct SessionEvent {
     pub request_id: Option<String>,
     /// The session.
     pub session_id: SessionId,
-    /// The session's number of this event.
+    /// The session's number of this event, from 1.
+    #[serde(default, skip_serializing_if = "is_unnumbered")]
     pub seq: u64,
 }
 
@@ -556,8 +567,9 @@ impl ServerEvent {
     /// The number of this event, if it takes one.
     pub fn seq(&self) -> Option<u64> {
         match self {
-            Self::Turn(event) => Some(event.seq),
-            Self::Session(event) => Some(event.seq),
+            Self::Turn(TurnEvent { seq, .. }) | Self::Session(SessionEvent { seq, .. }) => {
+                Some(*seq).filter(|seq| *seq != UNNUMBERED)
+            }
             Self::Reply(_) | Self::Unknown(_) => None,
         }
     }

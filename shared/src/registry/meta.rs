@@ -55,6 +55,9 @@ pub struct SessionMeta {
     /// Its name for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// The last prompt that its worker knew when it wrote this, at most 120 bytes; for lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_prompt: Option<String>,
     /// The closed session whose history it continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resumes: Option<SessionId>,

@@ -11,7 +11,7 @@ use shared::layout::Layout;
 use shared::process::Identity;
 use shared::protocol::SessionId;
 use shared::protocol::client::ClientContext;
-use shared::protocol::control::Command;
+use shared::protocol::control::{Command, SessionList};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command as Program};
@@ -95,7 +95,7 @@ impl House {
 
     /// The process that runs the session.
     pub(super) async fn worker_of(&self, id: SessionId) -> Result<Identity, CliError> {
-        let status = self.connect().await?.control(Command::Sessions { all: false, page: 0, chat: None }).await?;
+        let status = self.connect().await?.control(Command::Sessions(SessionList::default())).await?;
         let pid = status
             .sessions
             .and_then(|sessions| sessions.entries)

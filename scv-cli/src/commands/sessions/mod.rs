@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use shared::client::Client;
 use shared::protocol::SessionId;
-use shared::protocol::control::{Command, SessionEntry};
+use shared::protocol::control::{Command, SessionEntry, SessionList};
 use shared::{clock, text};
 
 use crate::context::{Context, block_on};
@@ -40,6 +40,9 @@ pub(crate) struct List {
     /// Closed ones too
     #[arg(long)]
     all: bool,
+    /// The newest ones only
+    #[arg(short = 'n', long, value_name = "NUMBER")]
+    limit: Option<usize>,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -68,7 +71,8 @@ impl Sessions {
             let mut client = start::connect(context, "scv-sessions", &[]).await?;
             match self {
                 Self::Ls(list) => {
-                    let entries = entries(&mut client, list.all).await?;
+                    let list_all = SessionList { all: list.all, ..SessionList::default() };
+                    let entries = entries(&mut client, list_all, list.limit).await?;
                     if list.json {
                         output::json(&entries.iter().map(Listed::from).collect::<Vec<_>>())?;
                     } else if !(entries.is_empty() && context.quiet) {
@@ -98,7 +102,9 @@ impl Named {
         if let Ok(id) = self.session.parse() {
             return Ok(id);
         }
-        let entries = entries(client, true).await?;
+        let list = SessionList { all: true, starts_with: Some(self.session.clone()), ..SessionList::default() };
+        // Two are too many already.
+        let entries = entries(client, list, Some(2)).await?;
         let ids: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
         match_id(&self.session, &ids).and_then(|id| {
             id.parse().map_err(|_| CliError::failed(format!("the supervisor lists a session with the bad id {id}")))
@@ -124,23 +130,32 @@ fn match_id<'a>(start: &str, ids: &[&'a str]) -> Result<&'a str, CliError> {
     match found[..] {
         [id] => Ok(id),
         [] => Err(CliError::failed(format!("there is no session {start}")).hint(hint)),
-        _ => Err(CliError::usage(format!("{} sessions start with {start}", found.len())).hint(hint)),
+        _ => Err(CliError::usage(format!("more than one session starts with {start}")).hint(hint)),
     }
 }
 
-/// All pages.
-async fn entries(client: &mut Client, all: bool) -> Result<Vec<SessionEntry>, CliError> {
+/// Page after page, newest first, up to `limit` sessions.
+async fn entries(
+    client: &mut Client,
+    mut list: SessionList,
+    limit: Option<usize>,
+) -> Result<Vec<SessionEntry>, CliError> {
+    let limit = limit.unwrap_or(usize::MAX);
     let mut entries = Vec::new();
-    let mut page = 0;
     loop {
-        let status = client.control(Command::Sessions { all, page, chat: None }).await?;
+        let status = client.control(Command::Sessions(list.clone())).await?;
         let sessions = status.sessions.unwrap_or_default();
         entries.extend(sessions.entries.unwrap_or_default());
-        match sessions.next_page {
-            Some(next) if next > page => page = next,
-            _ => return Ok(entries),
+        match sessions.next {
+            // Always further down, whatever the server says: this ends.
+            Some(next) if entries.len() < limit && list.before.is_none_or(|before| next < before) => {
+                list.before = Some(next);
+            }
+            _ => break,
         }
     }
+    entries.truncate(limit);
+    Ok(entries)
 }
 
 /// A session as `ls --json` documents it: every field always there. Times are Unix milliseconds.
@@ -216,7 +231,7 @@ mod tests {
         let ids = ["0199-a", "0199-b", "02aa-c"];
         assert_eq!(match_id("02aa", &ids).unwrap(), "02aa-c");
         assert_eq!(match_id("0199-a", &ids).unwrap(), "0199-a");
-        assert_eq!(match_id("0199", &ids).unwrap_err().what, "2 sessions start with 0199");
+        assert_eq!(match_id("0199", &ids).unwrap_err().what, "more than one session starts with 0199");
         assert_eq!(match_id("0333", &ids).unwrap_err().what, "there is no session 0333");
         assert_eq!(match_id("0", &ids).unwrap_err().what, "0 is too short for a session");
     }
