@@ -211,6 +211,11 @@ impl SessionDir {
     pub fn env(&self) -> PathBuf {
         self.0.join("env")
     }
+    /// Written by the supervisor before it kills a worker that does not end: for what it had to
+    /// end, `stopped` or `closed`. The next worker tells it and removes it.
+    pub fn ended(&self) -> PathBuf {
+        self.0.join("ended")
+    }
     /// Whoever has its kernel lock owns the session.
     pub fn lock(&self) -> PathBuf {
         self.0.join("lock")

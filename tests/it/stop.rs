@@ -68,6 +68,24 @@ fn a_turn_that_was_stopped_is_told_as_its_last_event_and_again_at_attach() {
 }
 
 #[test]
+fn a_turn_whose_worker_cannot_be_asked_is_told_as_stopped_too_and_not_as_a_crash() {
+    let (env, model) = running();
+    let (wire, session) = busy(&env, &model, "sleep 600");
+    env.worker_of(&session).signal(Signal::STOP);
+    env.scv(&["stop"]).exits(0);
+    env.supervisor_output().exits(0);
+    drop(wire);
+    env.start();
+    let attached = scv_tests::Attached::to(&env, &session, 0);
+    let ends: Vec<&Value> = attached.events.iter().filter(|event| scv_tests::wire::is_terminal(event)).collect();
+    assert_eq!(ends.len(), 1, "{ends:#?}");
+    assert_eq!(ends[0]["code"], "unavailable", "{ends:?}");
+    assert!(ends[0]["message"].as_str().unwrap().starts_with("interrupted: stopped"), "{ends:?}");
+    drop(attached);
+    env.finish();
+}
+
+#[test]
 fn a_client_that_reads_nothing_of_a_running_answer_does_not_delay_the_stop() {
     let (env, model) = running();
     let gate = Gate::new();

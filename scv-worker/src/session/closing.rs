@@ -122,12 +122,7 @@ impl Session {
     /// A turn that was cancelled because the supervisor stops was not cancelled by anybody.
     pub(super) fn as_it_ended(&self, body: TurnBody) -> TurnBody {
         match (&body, &self.leaving) {
-            (TurnBody::Cancelled {}, Some(Leaving { why: Ended::Stopped, .. })) => TurnBody::Failed {
-                code: ErrorCode::Unavailable,
-                message: "interrupted: stopped (scv stop); what was done is kept, send the prompt again to go on"
-                    .to_owned(),
-                origin: None,
-            },
+            (TurnBody::Cancelled {}, Some(Leaving { why: Ended::Stopped, .. })) => stopped(),
             _ => body,
         }
     }
@@ -216,5 +211,30 @@ impl Session {
             self.leave(Ended::Closed);
         }
         self.say_state();
+    }
+}
+
+/// The end of a turn that the supervisor's end cut short.
+fn stopped() -> TurnBody {
+    TurnBody::Failed {
+        code: ErrorCode::Unavailable,
+        message: "interrupted: stopped (scv stop); what was done is kept, send the prompt again to go on".to_owned(),
+        origin: None,
+    }
+}
+
+/// The end of a turn whose worker is gone: what the supervisor says that had to end it (one word in
+/// `sessions/<id>/ended`), else that it died.
+pub(super) fn of_a_dead_worker(ended: Option<&[u8]>) -> TurnBody {
+    match ended {
+        Some(b"stopped") => stopped(),
+        Some(b"closed") => TurnBody::Cancelled {},
+        _ => TurnBody::Failed {
+            code: ErrorCode::SessionCrashed,
+            message: "interrupted: the process that ran this turn died; what was done is kept and nothing was run \
+                      again, send the prompt again to go on"
+                .to_owned(),
+            origin: None,
+        },
     }
 }

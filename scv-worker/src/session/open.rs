@@ -311,15 +311,12 @@ impl Session {
             if !turn.told {
                 bodies.push(TurnBody::Started { origin: None });
             }
-            bodies.push(TurnBody::Failed {
-                code: ErrorCode::SessionCrashed,
-                message: "interrupted: the process that ran this turn died; what was done is kept and nothing was \
-                          run again, send the prompt again to go on"
-                    .to_owned(),
-                origin: None,
-            });
+            let ended = fs::read_bounded(&self.dir.ended(), 16).ok();
+            bodies.push(super::closing::of_a_dead_worker(ended.as_deref()));
             self.tell_with(Vec::new(), bodies, super::told::Durable::Yes)?;
         }
+        // Told by now; a death of the next worker is another one.
+        fs::remove(&self.dir.ended())?;
         if !self.state.queue.is_empty() && !self.state.paused {
             self.keep(&[Record::Paused { paused: true }], super::told::Durable::Yes)?;
         }

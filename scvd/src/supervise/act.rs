@@ -88,9 +88,26 @@ pub(super) fn kill(daemon: &Daemon, id: &str) {
     }
 }
 
+/// Notes for the next worker of a session that this one's end is wanted, before it is killed: it
+/// could not say so itself.
+pub(super) fn note_end(daemon: &Daemon, id: &str, reason: EndReason) {
+    let Some(session) = daemon.workers.state(id).and_then(|state| state.session()) else { return };
+    let word = match reason {
+        EndReason::Stopped => "stopped",
+        EndReason::Closed => "closed",
+    };
+    let path = daemon.layout.session(session).ended();
+    if let Err(cause) = shared::fs::replace(&path, word.as_bytes(), shared::fs::Sync::Lazy) {
+        warn!(id, "cannot write {}: {cause}", path.display());
+    }
+}
+
 async fn grace(daemon: Rc<Daemon>, id: String) {
     let leaving = matches!(daemon.workers.state(&id), Some(super::State::Leaving { .. }));
     tokio::time::sleep(if leaving { LEAVE_GRACE } else { CLOSE_GRACE }).await;
+    if matches!(daemon.workers.state(&id), Some(super::State::Ending { .. })) {
+        note_end(&daemon, &id, EndReason::Closed);
+    }
     apply(&daemon, &id, &Event::GraceOver);
 }
 

@@ -7,7 +7,7 @@ use shared::link::EndReason;
 use shared::protocol::SessionId;
 use tracing::warn;
 
-use super::act::{ask_to_end, kill};
+use super::act::{ask_to_end, kill, note_end};
 use super::claim::{Unavailable, gone};
 use super::state::{Event, State};
 use super::table::WorkerId;
@@ -50,6 +50,7 @@ pub(crate) async fn end_all(daemon: &Rc<Daemon>, reason: EndReason, grace: Durat
     let left: Vec<WorkerId> = daemon.workers.table.borrow().keys().cloned().collect();
     warn!(?left, "killing workers that do not end");
     for id in &left {
+        note_end(daemon, id, reason);
         kill(daemon, id);
     }
     let all_gone = async {
