@@ -4,6 +4,7 @@
 
 mod adopted_exit;
 mod approvals;
+mod approvals_command;
 mod attach;
 mod broken;
 mod cancel;
@@ -37,6 +38,7 @@ mod restart;
 mod restart_kills;
 mod session_start;
 mod sessions_attach;
+mod sessions_resume;
 mod signals;
 mod slow_clients;
 mod stop;

@@ -191,6 +191,10 @@ fn a_session_that_keeps_dying_is_left_down_until_somebody_asks() {
     let status = Wire::plain(&env).control(&json!({"action": "status"}));
     let tally = status["workers"].as_array().unwrap().iter().find(|worker| worker["role"] == json!(session));
     assert_eq!(tally.unwrap()["recent_deaths"], 3, "{status}");
+    let why = "left down after 3 deaths in a minute, until somebody attaches; the last one: its worker died";
+    assert!(entry()["reason"].as_str().is_some_and(|reason| reason.starts_with(why)), "{}", entry());
+    let told = env.scv(&["sessions", "ls"]);
+    assert!(told.exits(0).stdout.contains("left down after 3 deaths"), "{told:?}");
     assert_eq!(entry()["worker_pid"], Value::Null);
     interrupted_once(&Attached::to(&env, &session, 0));
     assert_eq!(entry()["state"], "idle");
@@ -219,5 +223,32 @@ fn a_client_that_comes_back_faster_than_the_news_of_the_death_is_served() {
         wire = next;
     }
     drop(wire);
+    env.finish();
+}
+
+#[test]
+fn a_session_that_cannot_be_started_again_is_left_down_and_comes_back_when_it_can() {
+    let (env, model) = running();
+    let (mut wire, session) = client(&env);
+    let gate = Gate::new();
+    model.push(Reply::new().delta("a").stall(&gate));
+    wire.prompt(&session, "go");
+    wait(gate.reached());
+    // A session does not open without its workspace.
+    let work = env.work();
+    let moved = work.with_extension("moved");
+    std::fs::rename(&work, &moved).unwrap();
+    env.worker_of(&session).kill();
+    let entry = || env.session_entry(&session).unwrap();
+    eventually("it is left down", scv_tests::DEADLINE, || entry()["state"] == "failed");
+    assert!(entry()["reason"].as_str().unwrap().contains("left down after 3 deaths"), "{}", entry());
+    assert!(env.layout().wanted().join(&session).exists(), "its work is not forgotten");
+    let mut next = Wire::connect(&env);
+    next.initialize(&["attach"]);
+    let refused = next.ask(json!({"type": "session.attach", "session_id": session, "after_seq": 0}));
+    assert_eq!(refused["type"], "error", "{refused}");
+    std::fs::rename(&moved, &work).unwrap();
+    interrupted_once(&Attached::to(&env, &session, 0));
+    drop(next);
     env.finish();
 }

@@ -7,6 +7,7 @@ use shared::client::Client;
 use shared::clock;
 use shared::protocol::control::{Command, DelegationEntry};
 
+use super::Listing;
 use crate::context::{Context, block_on};
 use crate::error::CliError;
 use crate::output;
@@ -14,21 +15,10 @@ use crate::output;
 /// `scv agents`
 #[derive(Debug, Subcommand)]
 pub(crate) enum Agents {
-    /// Lists those that run
-    Ps(List),
+    /// Lists those that run; with `--all` orphans too
+    Ps(Listing),
     /// Ends one, or all that lost their session
     Kill(Kill),
-}
-
-/// `scv agents ps`
-#[derive(Debug, Args)]
-pub(crate) struct List {
-    /// Orphans too
-    #[arg(long)]
-    all: bool,
-    /// As JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// `scv agents kill`

@@ -1,10 +1,13 @@
 //! The verbs, one file each.
 
 mod agents;
+mod approvals;
 pub(super) mod config;
 mod demo;
 mod doctor;
 mod exec;
+mod ids;
+mod observe;
 mod restart;
 mod run;
 mod server;
@@ -48,6 +51,17 @@ pub(crate) struct Global {
     pub(crate) verbose: bool,
 }
 
+/// How a list is shown.
+#[derive(Debug, Args)]
+pub(crate) struct Listing {
+    /// Also those that are left out otherwise
+    #[arg(long)]
+    all: bool,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
 /// What can be done.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -66,6 +80,9 @@ pub(crate) enum Command {
     /// Lists, stops and removes sessions
     #[command(subcommand)]
     Sessions(sessions::Sessions),
+    /// Lists and answers what waits for a person
+    #[command(subcommand)]
+    Approvals(approvals::Approvals),
     /// Lists and ends delegated agents
     #[command(subcommand)]
     Agents(agents::Agents),
@@ -97,6 +114,7 @@ pub(crate) fn run(command: Command, context: &Context) -> Result<(), CliError> {
         Command::Stop(stop) => stop.run(context),
         Command::Status(status) => status.run(context),
         Command::Sessions(sessions) => sessions.run(context),
+        Command::Approvals(approvals) => approvals.run(context),
         Command::Agents(agents) => agents.run(context),
         Command::Config(config) => config.run(context),
         Command::Doctor(doctor) => doctor.run(context),

@@ -52,17 +52,33 @@ pub(crate) struct Patience {
 pub(crate) struct Broker {
     waiting: BTreeMap<String, Waiting>,
     patience: Patience,
+    /// Since when nobody who can answer is there.
+    alone_since: Option<Instant>,
 }
 
 impl Broker {
-    /// No question yet.
+    /// No question yet, and nobody there.
     pub(crate) fn new(patience: Patience) -> Self {
-        Self { waiting: BTreeMap::new(), patience }
+        Self { waiting: BTreeMap::new(), patience, alone_since: Some(Instant::now()) }
     }
 
-    /// How long a question waits.
-    pub(crate) fn patience(&self, attended: bool) -> Duration {
-        if attended { self.patience.attended } else { self.patience.unattended }
+    /// Notes whether somebody who can answer is there now.
+    pub(crate) fn attend(&mut self, attended: bool, now: Instant) {
+        self.alone_since = if attended { None } else { Some(self.alone_since.unwrap_or(now)) };
+    }
+
+    /// How long a question that is asked now waits.
+    pub(crate) fn patience(&self) -> Duration {
+        if self.alone_since.is_none() { self.patience.attended } else { self.patience.unattended }
+    }
+
+    /// When a question runs out. With nobody there that is counted from when the last one left:
+    /// whoever thinks for an hour and loses the connection for a second has not said no.
+    fn due(&self, waiting: &Waiting) -> Instant {
+        match self.alone_since {
+            None => waiting.since + self.patience.attended,
+            Some(alone) => waiting.since.max(alone) + self.patience.unattended,
+        }
     }
 
     /// Adds a question.
@@ -75,9 +91,10 @@ impl Broker {
         self.waiting.remove(approval_id)
     }
 
-    /// The questions that wait and were asked up to number `seq`.
-    pub(crate) fn asked_until(&self, seq: u64) -> impl Iterator<Item = &ApprovalRequest> {
-        self.waiting.values().filter(move |waiting| waiting.seq <= seq).map(|waiting| &waiting.request)
+    /// The questions that wait and were asked up to number `seq`, each with the time that it has left.
+    pub(crate) fn asked_until(&self, seq: u64, now: Instant) -> impl Iterator<Item = (&ApprovalRequest, Duration)> {
+        let asked = self.waiting.values().filter(move |waiting| waiting.seq <= seq);
+        asked.map(move |waiting| (&waiting.request, self.due(waiting).saturating_duration_since(now)))
     }
 
     /// How many questions wait.
@@ -86,18 +103,14 @@ impl Broker {
     }
 
     /// When the next question runs out.
-    pub(crate) fn deadline(&self, attended: bool) -> Option<Instant> {
-        self.waiting.values().map(|waiting| waiting.since + self.patience(attended)).min()
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.waiting.values().map(|waiting| self.due(waiting)).min()
     }
 
     /// The questions that have run out.
-    pub(crate) fn expired(&self, now: Instant, attended: bool) -> Vec<String> {
-        let patience = self.patience(attended);
-        self.waiting
-            .values()
-            .filter(|waiting| waiting.since + patience <= now)
-            .map(|waiting| waiting.request.approval_id.clone())
-            .collect()
+    pub(crate) fn expired(&self, now: Instant) -> Vec<String> {
+        let expired = self.waiting.values().filter(|waiting| self.due(waiting) <= now);
+        expired.map(|waiting| waiting.request.approval_id.clone()).collect()
     }
 
     /// Every question, when the turn ends.
@@ -116,5 +129,39 @@ mod tests {
         assert_eq!(denial(Some(" ")), BY_USER);
         assert_eq!(denial(Some("no\nterminal")), "denied: no terminal");
         assert!(denial(Some(&"x".repeat(1 << 20))).len() <= "denied: ".len() + limits::REASON_BYTES);
+    }
+
+    #[test]
+    fn with_nobody_there_the_time_is_counted_from_when_the_last_one_left() {
+        let (minute, hour) = (Duration::from_mins(1), Duration::from_hours(1));
+        let start = Instant::now();
+        let mut broker = Broker::new(Patience { attended: 24 * hour, unattended: minute });
+        assert_eq!(broker.patience(), minute);
+        broker.attend(true, start);
+        assert_eq!(broker.patience(), 24 * hour);
+        broker.insert(Waiting {
+            request: ApprovalRequest {
+                approval_id: "a".into(),
+                call_id: "c".into(),
+                name: "bash".into(),
+                risk: shared::protocol::server::Risk::Process,
+                cwd: "/w".into(),
+                summary: String::new(),
+                expires_unix_ms: None,
+            },
+            answer: oneshot::channel().0,
+            since: start,
+            seq: 1,
+        });
+        assert_eq!(broker.deadline(), Some(start + 24 * hour));
+        for again in [hour, hour + minute / 2] {
+            broker.attend(false, start + again);
+            assert_eq!(broker.deadline(), Some(start + hour + minute), "still alone");
+        }
+        broker.attend(true, start + 2 * hour);
+        assert!(broker.expired(start + 2 * hour).is_empty(), "somebody came back");
+        broker.attend(false, start + 3 * hour);
+        assert!(broker.expired(start + 3 * hour).is_empty());
+        assert_eq!(broker.expired(start + 3 * hour + minute), ["a"]);
     }
 }

@@ -1,8 +1,10 @@
 //! A client joins: what it is told first, and what it becomes.
 
+use shared::clock;
 use shared::protocol::client::{self, ClientMessage, OnDisconnect};
-use shared::protocol::server::{Reply, ServerEvent, SessionStarted, TurnBody, TurnEvent};
+use shared::protocol::server::{ApprovalRequest, Reply, ServerEvent, SessionStarted, TurnBody, TurnEvent};
 use shared::protocol::{ErrorCode, limits};
+use tokio::time::Instant;
 
 use super::clients::Client;
 use super::connection::{self, Connection};
@@ -47,15 +49,16 @@ impl Session {
                 client.features.attach = true;
                 client.auto_approve = attach.auto_approve.unwrap_or(false);
                 self.change_owner(attach.on_disconnect.unwrap_or(self.meta.on_disconnect));
-                client.replay(&self.journal, attach.after_seq, self.state_now());
-                let again: Vec<_> = self.open_approvals(attach.after_seq);
+                let after_seq = if attach.observe { self.state.seq } else { attach.after_seq };
+                client.replay(&self.journal, after_seq, self.state_now());
                 self.clients.insert(id, client);
+                self.broker.attend(self.clients.can_answer(), Instant::now());
                 self.feed();
-                if let Some(client) = self.clients.get(id) {
-                    client.reply(&self.snapshot());
-                    for event in again {
-                        client.reply(&event);
-                    }
+                let mut rest = self.open_approvals(after_seq);
+                // For an observer the snapshot is the end of what is open.
+                rest.insert(if attach.observe { rest.len() } else { 0 }, self.snapshot());
+                for event in rest {
+                    self.answer(id, &event);
                 }
             }
             Ok(_) | Err(_) => {
@@ -101,10 +104,12 @@ impl Session {
     fn open_approvals(&self, after_seq: u64) -> Vec<ServerEvent> {
         let Some(turn) = &self.state.turn else { return Vec::new() };
         self.broker
-            .asked_until(after_seq)
-            .map(|request| {
+            .asked_until(after_seq, Instant::now())
+            .map(|(request, left)| {
+                let expires = clock::unix_ms().saturating_add(u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+                let request = ApprovalRequest { expires_unix_ms: Some(expires), ..request.clone() };
                 ServerEvent::Turn(TurnEvent {
-                    body: TurnBody::ApprovalRequested(request.clone()),
+                    body: TurnBody::ApprovalRequested(request),
                     request_id: turn.prompt.request_id.clone(),
                     session_id: self.id,
                     turn_id: turn.turn_id.clone(),

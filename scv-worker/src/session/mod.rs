@@ -218,6 +218,7 @@ impl Session {
                 return self.give_away().await;
             }
             let now = Instant::now();
+            self.broker.attend(self.clients.can_answer(), now);
             let in_the_way = self.clients.close_those_in_the_way(now.into_std());
             // Nobody is waited for on the way out.
             let wait = self.clients.are_full(now.into_std()) && self.leaving.is_none();
@@ -263,7 +264,7 @@ impl Session {
     /// What is due by the clock.
     fn tick(&mut self) {
         let now = Instant::now();
-        for approval_id in self.broker.expired(now, self.clients.can_answer()) {
+        for approval_id in self.broker.expired(now) {
             self.resolve(&approval_id, false, told::By::Timeout, None);
         }
         self.end_overdue_turn();
@@ -281,7 +282,7 @@ impl Session {
     }
 
     fn next_wake(&self, in_the_way: Option<Instant>) -> Option<Instant> {
-        let approvals = self.broker.deadline(self.clients.can_answer());
+        let approvals = self.broker.deadline();
         let leaving = self.leaving.as_ref().map(closing::Leaving::deadline);
         let half_closed =
             self.clients.iter().any(|(_, client)| !client.reading).then(|| Instant::now() + Duration::from_secs(1));

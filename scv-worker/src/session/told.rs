@@ -260,7 +260,7 @@ impl Session {
             let _ = answer.send(Answer::Approved);
             return Ok(());
         }
-        let patience = self.broker.patience(self.clients.can_answer());
+        let patience = self.broker.patience();
         let request = shared::protocol::server::ApprovalRequest {
             approval_id: shared::protocol::ids::fresh(),
             call_id: question.call_id,

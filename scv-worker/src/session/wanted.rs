@@ -89,6 +89,7 @@ impl Session {
     pub(super) fn say_state(&self) {
         let turn = self.state.turn.as_ref();
         let entry = SessionEntry {
+            reason: None,
             id: self.id.to_string(),
             title: self.meta.title.as_deref().map(|title| text::one_line(title, ACTIVITY_BYTES)),
             cwd: self.meta.cwd.clone(),

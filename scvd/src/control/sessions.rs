@@ -7,7 +7,6 @@ mod page;
 use std::collections::BTreeSet;
 
 use shared::clock;
-use shared::layout::Layout;
 use shared::protocol::SessionId;
 use shared::protocol::control::{SessionEntry, SessionList, SessionState, Sessions, Status};
 use shared::registry::SessionMeta;
@@ -24,7 +23,7 @@ pub(super) fn sessions(daemon: &Daemon, list: &SessionList) -> Status {
     let down = daemon.workers.down();
     let entries = ids
         .into_iter()
-        .filter_map(|id| live_entry(daemon, id).or_else(|| at_rest(&daemon.layout, id, &down)))
+        .filter_map(|id| live_entry(daemon, id).or_else(|| at_rest(daemon, id, &down)))
         .filter(|entry| list.all || entry.state != SessionState::Closed)
         .filter(|entry| list.chat.is_none() || entry.chat == list.chat)
         .collect();
@@ -42,18 +41,22 @@ fn live_entry(daemon: &Daemon, id: SessionId) -> Option<SessionEntry> {
 }
 
 /// A session without a worker; none if it was removed since its name was read.
-fn at_rest(layout: &Layout, id: SessionId, down: &BTreeSet<SessionId>) -> Option<SessionEntry> {
+fn at_rest(daemon: &Daemon, id: SessionId, down: &BTreeSet<SessionId>) -> Option<SessionEntry> {
+    let layout = &daemon.layout;
     let dir = layout.session(id);
     // A session that has accepted nothing has no meta file, and one that is damaged is listed as well.
     let meta = SessionMeta::load(&dir).ok().flatten().unwrap_or_default();
     let touched = dir.journal().metadata().or_else(|_| dir.path().metadata()).and_then(|file| file.modified()).ok()?;
     let last_active_unix_ms = clock::to_unix_ms(touched);
+    let state = state_at_rest(down.contains(&id), layout.wanted_session(id).exists(), meta.closed);
+    let has_died = matches!(state, SessionState::Failed | SessionState::Crashed);
     Some(SessionEntry {
         id: id.to_string(),
         title: meta.title,
         cwd: meta.cwd,
         chat: meta.chat,
-        state: state_at_rest(down.contains(&id), layout.wanted_session(id).exists(), meta.closed),
+        state,
+        reason: has_died.then(|| daemon.workers.why_down(id)).flatten(),
         since_unix_ms: meta.closed_unix_ms.unwrap_or(last_active_unix_ms),
         created_unix_ms: meta.created_unix_ms,
         last_active_unix_ms,

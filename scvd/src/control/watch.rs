@@ -89,6 +89,10 @@ impl Watcher {
             let Some(told) = self.told else { return self.snapshot() };
             if *self.rev.borrow_and_update() > told {
                 sleep_until(self.not_before).await;
+                // A death comes before the list without the dead.
+                if self.daemon.hub.changes.borrow().crash_after(self.crashes_told).is_some() {
+                    continue;
+                }
                 self.not_before = Instant::now() + EVERY;
                 if let Some(event) = self.changes_since(told) {
                     return event;

@@ -226,7 +226,11 @@ pub(crate) fn resume(daemon: &Rc<Daemon>, session: SessionId) {
             }
             Err(cause) => {
                 error!(%session, "cannot start this session: {cause}");
-                daemon.workers.tally.borrow_mut().died(Who::Session(session), std::time::Instant::now());
+                daemon.workers.tally.borrow_mut().died(
+                    Who::Session(session),
+                    std::time::Instant::now(),
+                    cause.to_string(),
+                );
                 daemon.look();
             }
         }

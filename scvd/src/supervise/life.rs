@@ -52,7 +52,7 @@ pub(crate) fn spawn(daemon: &Rc<Daemon>) {
         Err(cause) => {
             error!("cannot start a worker: {cause}");
             remove_bundle(daemon, &id);
-            daemon.workers.tally.borrow_mut().died(Who::Spare, Instant::now());
+            daemon.workers.tally.borrow_mut().died(Who::Spare, Instant::now(), cause.to_string());
             claim::disappoint(daemon, &format!("cannot start {}: {cause}", daemon.program.path()));
             daemon.look();
         }
@@ -167,7 +167,11 @@ pub(super) async fn bury(daemon: Rc<Daemon>, id: WorkerId, death: Death) {
 
     if death != Death::Wished {
         let who = session.map_or(Who::Spare, Who::Session);
-        daemon.workers.tally.borrow_mut().died(who, Instant::now());
+        let why = match death {
+            Death::Unasked => format!("its worker left unasked ({exit}); the supervisor's log has its words"),
+            Death::Wished | Death::Crash => format!("its worker died ({exit})"),
+        };
+        daemon.workers.tally.borrow_mut().died(who, Instant::now(), why);
     }
     if let Some(session) = session {
         daemon.hub.gone(session);

@@ -123,6 +123,11 @@ impl Workers {
         self.tally.borrow().down().collect()
     }
 
+    /// Why a session without a worker has none, if it died.
+    pub(crate) fn why_down(&self, session: SessionId) -> Option<String> {
+        self.tally.borrow().why(session)
+    }
+
     /// The worker that has `session`, in whatever state.
     pub(crate) fn of_session(&self, session: SessionId) -> Option<WorkerId> {
         let table = self.table.borrow();

@@ -42,6 +42,8 @@ pub(crate) struct Tally(BTreeMap<Who, Deaths>);
 struct Deaths {
     at: Vec<Instant>,
     down: bool,
+    /// How the last one died, for people.
+    why: String,
 }
 
 impl Deaths {
@@ -52,8 +54,9 @@ impl Deaths {
 
 impl Tally {
     /// Counts a death.
-    pub(crate) fn died(&mut self, who: Who, now: Instant) {
+    pub(crate) fn died(&mut self, who: Who, now: Instant, why: impl Into<String>) {
         let deaths = self.0.entry(who).or_default();
+        deaths.why = why.into();
         deaths.at.retain(|at| now.saturating_duration_since(*at) < WINDOW);
         deaths.at.push(now);
         deaths.down = matches!(who, Who::Session(_)) && deaths.at.len() >= MAX_DEATHS;
@@ -85,6 +88,13 @@ impl Tally {
     /// Deaths of `who` in the last minute.
     pub(crate) fn recent(&self, who: Who, now: Instant) -> u32 {
         self.0.get(&who).map_or(0, |deaths| u32::try_from(deaths.recent(now)).unwrap_or(u32::MAX))
+    }
+
+    /// Why a session has no worker: how it died last, and whether it was left down for that.
+    pub(crate) fn why(&self, session: SessionId) -> Option<String> {
+        let Deaths { at, down, why } = self.0.get(&Who::Session(session))?;
+        let often = format!("left down after {} deaths in a minute, until somebody attaches; the last one: ", at.len());
+        Some(format!("{}{why}", if *down { often.as_str() } else { "" }))
     }
 
     /// The sessions that are left down.
@@ -120,12 +130,12 @@ mod tests {
         let who = Who::Session(SessionId::new());
         let mut tally = Tally::default();
         assert_eq!(tally.verdict(who, start), Verdict::Up);
-        tally.died(who, start);
+        tally.died(who, start, "killed");
         assert_eq!(tally.verdict(who, start), Verdict::Wait(after(start, 100)));
         assert_eq!(tally.verdict(who, after(start, 100)), Verdict::Up);
-        tally.died(who, after(start, 150));
+        tally.died(who, after(start, 150), "killed");
         assert_eq!(tally.verdict(who, after(start, 150)), Verdict::Wait(after(start, 350)));
-        tally.died(who, after(start, 400));
+        tally.died(who, after(start, 400), "killed");
         assert_eq!(tally.verdict(who, after(start, 400)), Verdict::Down);
         assert_eq!(tally.recent(who, after(start, 400)), 3);
     }
@@ -137,15 +147,18 @@ mod tests {
         let who = Who::Session(session);
         let mut tally = Tally::default();
         for ms in [0, 1, 2] {
-            tally.died(who, after(start, ms));
+            tally.died(who, after(start, ms), "killed");
         }
         let later = after(start, 600_000);
         tally.prune(later);
         assert_eq!(tally.verdict(who, later), Verdict::Down);
         assert_eq!(tally.down().collect::<Vec<_>>(), [session]);
+        let why = "left down after 3 deaths in a minute, until somebody attaches; the last one: killed";
+        assert_eq!(tally.why(session).as_deref(), Some(why));
         tally.asked(who);
         assert_eq!(tally.verdict(who, later), Verdict::Up);
         assert_eq!(tally.down().count(), 0);
+        assert_eq!(tally.why(session).as_deref(), Some("killed"));
     }
 
     #[test]
@@ -153,7 +166,7 @@ mod tests {
         let start = Instant::now();
         let mut tally = Tally::default();
         for ms in [0, 1, 2] {
-            tally.died(Who::Spare, after(start, ms));
+            tally.died(Who::Spare, after(start, ms), "killed");
         }
         assert_eq!(tally.verdict(Who::Spare, after(start, 59_000)), Verdict::Down);
         assert_eq!(tally.verdict(Who::Spare, after(start, 61_000)), Verdict::Up);
@@ -167,7 +180,7 @@ mod tests {
         let who = Who::Session(SessionId::new());
         let mut tally = Tally::default();
         for ms in [0, 40_000, 80_000] {
-            tally.died(who, after(start, ms));
+            tally.died(who, after(start, ms), "killed");
         }
         assert_eq!(tally.verdict(who, after(start, 90_000)), Verdict::Up);
     }

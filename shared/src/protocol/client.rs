@@ -198,6 +198,10 @@ pub struct SessionAttach {
     /// Where the client runs; gives a recovered session its key back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientContext>,
+    /// Without a replay: for a client that answers approvals, or changes the queue. Open approvals
+    /// come between `session.attached` and the `queue.snapshot`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub observe: bool,
 }
 
 /// A message that only names its session: `session.detach`, `session.close`, `session.clear`.

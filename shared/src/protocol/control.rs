@@ -242,6 +242,9 @@ pub struct SessionEntry {
     pub chat: Option<Chat>,
     /// What it does.
     pub state: SessionState,
+    /// Why it crashed or failed, in words; where this supervisor saw it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// Attached clients.
     pub clients: u32,
     /// Its worker's process.

@@ -119,6 +119,7 @@ impl Stage {
             on_disconnect: None,
             auto_approve: None,
             client: Some(house.client_context()),
+            observe: false,
         };
         self.client.send(&ClientMessage::SessionAttach(attach)).await?;
         ledger.look();

@@ -78,7 +78,9 @@ impl End {
             Self::Paused { waiting } => CliError::failed(format!(
                 "session {session_id} is paused, and {waiting} prompts from before wait in it; this one was not added"
             ))
-            .hint("a client that resumes the queue (session.pause) runs them; `scv sessions rm` drops the session"),
+            .hint(format!(
+                "`scv sessions resume {session_id}` runs them; `scv sessions rm {session_id}` drops the session"
+            )),
             Self::Closed => CliError::failed(format!("session {session_id} was closed")).hint(again),
             Self::Lost => CliError::failed(format!("lost the connection to session {session_id}")).hint(again),
         };

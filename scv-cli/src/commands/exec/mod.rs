@@ -23,6 +23,8 @@ use shared::protocol::client::OfSession;
 use shared::protocol::{ClientMessage, SessionId};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+pub(super) use self::open::client_context;
+
 use self::ask::Terminal;
 use self::end::End;
 use self::follow::{Act, Follow, Next};

@@ -86,11 +86,13 @@ impl Opening {
             // Approvals are answered one by one: a session must not remember a `--yes`.
             auto_approve: None,
             client: Some(self.client.clone()),
+            observe: false,
         })
     }
 }
 
-fn client_context(context: &Context) -> Result<ClientContext, CliError> {
+/// Where we run, as a session needs it.
+pub(in crate::commands) fn client_context(context: &Context) -> Result<ClientContext, CliError> {
     let bytes: usize = context.env.iter().map(|(name, value)| name.len() + value.len() + 6).sum();
     if bytes > ENV_BYTES {
         return Err(CliError::usage(format!(

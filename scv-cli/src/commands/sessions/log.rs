@@ -10,7 +10,7 @@ use shared::protocol::server::{SessionBody, TurnBody};
 use shared::registry::{Entry, Transcript};
 use shared::text;
 
-use super::match_id;
+use crate::commands::ids;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::output;
@@ -34,7 +34,7 @@ impl Log {
     pub(super) fn run(&self, context: &Context) -> Result<(), CliError> {
         let sessions = std::fs::read_dir(context.layout.sessions()).into_iter().flatten().flatten();
         let ids: Vec<String> = sessions.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-        let id = match_id(&self.session, &ids.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let id = ids::SESSION.find(&self.session, &ids.iter().map(String::as_str).collect::<Vec<_>>())?;
         let id = id.parse().map_err(|_| CliError::failed(format!("{id} in the home is no session")))?;
         let dir = context.layout.session(id);
         let cannot =

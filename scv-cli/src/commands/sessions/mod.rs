@@ -2,6 +2,7 @@
 
 mod attach;
 mod log;
+mod resume;
 
 use std::time::{Duration, SystemTime};
 
@@ -12,22 +13,22 @@ use shared::protocol::SessionId;
 use shared::protocol::control::{Command, SessionEntry, SessionList};
 use shared::{clock, text};
 
+use super::{Listing, ids};
 use crate::context::{Context, block_on};
 use crate::error::CliError;
 use crate::{output, start};
 
-/// The shortest start of an id that names a session.
-const SHORTEST_ID: usize = 4;
-
 /// `scv sessions`
 #[derive(Debug, Subcommand)]
 pub(crate) enum Sessions {
-    /// Lists them
+    /// Lists them; with `--all` closed ones too
     Ls(List),
     /// Shows what happens in one, and answers what it asks; Ctrl+C leaves it as it is
     Attach(attach::Attach),
     /// Tells what happened in one
     Log(log::Log),
+    /// Runs the prompts that wait in a paused one
+    Resume(resume::Resume),
     /// Ends a session's processes; its data stays
     Stop(Named),
     /// Ends a session and removes its data
@@ -37,15 +38,11 @@ pub(crate) enum Sessions {
 /// `scv sessions ls`
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Closed ones too
-    #[arg(long)]
-    all: bool,
+    #[command(flatten)]
+    listing: Listing,
     /// The newest ones only
     #[arg(short = 'n', long, value_name = "NUMBER")]
     limit: Option<usize>,
-    /// As JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// A verb on one session.
@@ -65,15 +62,16 @@ impl Sessions {
         match &self {
             Self::Attach(attach) => return attach.run(context),
             Self::Log(log) => return log.run(context),
+            Self::Resume(resume) => return resume.run(context),
             Self::Ls(_) | Self::Stop(_) | Self::Rm(_) => {}
         }
         block_on(async {
             let mut client = start::connect(context, "scv-sessions", &[]).await?;
             match self {
                 Self::Ls(list) => {
-                    let list_all = SessionList { all: list.all, ..SessionList::default() };
+                    let list_all = SessionList { all: list.listing.all, ..SessionList::default() };
                     let entries = entries(&mut client, list_all, list.limit).await?;
-                    if list.json {
+                    if list.listing.json {
                         output::json(&entries.iter().map(Listed::from).collect::<Vec<_>>())?;
                     } else if !(entries.is_empty() && context.quiet) {
                         output::table(&rows(&entries, clock::to_unix_ms(SystemTime::now())))?;
@@ -81,7 +79,7 @@ impl Sessions {
                     Ok(())
                 }
                 // Done above.
-                Self::Attach(_) | Self::Log(_) => Ok(()),
+                Self::Attach(_) | Self::Log(_) | Self::Resume(_) => Ok(()),
                 Self::Stop(named) => {
                     let session_id = named.resolve(&mut client).await?;
                     client.control(Command::SessionStop { session_id }).await?;
@@ -106,7 +104,7 @@ impl Named {
         // Two are too many already.
         let entries = entries(client, list, Some(2)).await?;
         let ids: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
-        match_id(&self.session, &ids).and_then(|id| {
+        ids::SESSION.find(&self.session, &ids).and_then(|id| {
             id.parse().map_err(|_| CliError::failed(format!("the supervisor lists a session with the bad id {id}")))
         })
     }
@@ -121,21 +119,8 @@ impl Named {
     }
 }
 
-fn match_id<'a>(start: &str, ids: &[&'a str]) -> Result<&'a str, CliError> {
-    let hint = "`scv sessions ls --all` lists them";
-    if start.len() < SHORTEST_ID {
-        return Err(CliError::usage(format!("{start} is too short for a session")).hint(hint));
-    }
-    let found: Vec<&&str> = ids.iter().filter(|id| id.starts_with(start)).collect();
-    match found[..] {
-        [id] => Ok(id),
-        [] => Err(CliError::failed(format!("there is no session {start}")).hint(hint)),
-        _ => Err(CliError::usage(format!("more than one session starts with {start}")).hint(hint)),
-    }
-}
-
 /// Page after page, newest first, up to `limit` sessions.
-async fn entries(
+pub(super) async fn entries(
     client: &mut Client,
     mut list: SessionList,
     limit: Option<usize>,
@@ -165,6 +150,7 @@ struct Listed<'a> {
     title: Option<&'a str>,
     cwd: &'a std::path::Path,
     state: shared::protocol::control::SessionState,
+    reason: Option<&'a str>,
     clients: u32,
     worker_pid: Option<i32>,
     memory_bytes: Option<u64>,
@@ -185,6 +171,7 @@ impl<'a> From<&'a SessionEntry> for Listed<'a> {
             title: entry.title.as_deref(),
             cwd: &entry.cwd,
             state: entry.state,
+            reason: entry.reason.as_deref(),
             clients: entry.clients,
             worker_pid: entry.worker_pid,
             memory_bytes: entry.memory_bytes,
@@ -209,14 +196,14 @@ fn rows(entries: &[SessionEntry], now_unix_ms: u64) -> Vec<Vec<String>> {
             0 => String::new(),
             at => format!("{} ago", output::duration(Duration::from_millis(now_unix_ms.saturating_sub(at)))),
         };
-        let what = [&entry.activity, &entry.title, &entry.last_prompt].into_iter().flatten().next();
+        let what = [&entry.reason, &entry.activity, &entry.title, &entry.last_prompt].into_iter().flatten().next();
         vec![
             entry.id.clone(),
             state.unwrap_or_default(),
             entry.clients.to_string(),
             active,
             output::printable(&entry.cwd.display().to_string()),
-            output::printable(&text::one_line(what.map_or("", String::as_str), 80)),
+            output::printable(&text::one_line(what.map_or("", String::as_str), 120)),
         ]
     };
     std::iter::once(header).chain(entries.iter().map(row)).collect()
@@ -225,16 +212,6 @@ fn rows(entries: &[SessionEntry], now_unix_ms: u64) -> Vec<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_start_of_an_id_has_to_be_unique() {
-        let ids = ["0199-a", "0199-b", "02aa-c"];
-        assert_eq!(match_id("02aa", &ids).unwrap(), "02aa-c");
-        assert_eq!(match_id("0199-a", &ids).unwrap(), "0199-a");
-        assert_eq!(match_id("0199", &ids).unwrap_err().what, "more than one session starts with 0199");
-        assert_eq!(match_id("0333", &ids).unwrap_err().what, "there is no session 0333");
-        assert_eq!(match_id("0", &ids).unwrap_err().what, "0 is too short for a session");
-    }
 
     #[test]
     fn a_row_tells_what_the_session_does() {

@@ -58,10 +58,10 @@ fn whoever_waits_gets_a_worker_but_not_all_at_once() {
 fn spares_that_keep_dying_are_left_down_but_not_those_that_somebody_waits_for() {
     let now = Instant::now();
     let mut observed = Observed { spares: 0, ..calm() };
-    observed.tally.died(Who::Spare, now);
+    observed.tally.died(Who::Spare, now, "killed");
     assert_eq!(plan(&wanted(), &observed, now), [Action::LookAt(now + Duration::from_millis(100))]);
-    observed.tally.died(Who::Spare, now);
-    observed.tally.died(Who::Spare, now);
+    observed.tally.died(Who::Spare, now, "killed");
+    observed.tally.died(Who::Spare, now, "killed");
     assert_eq!(plan(&wanted(), &observed, now), []);
     observed.waiting = 1;
     assert_eq!(plan(&wanted(), &observed, now), [Action::Spawn]);
@@ -75,10 +75,10 @@ fn a_wanted_session_without_a_worker_is_resumed_with_a_back_off() {
     let mut observed = calm();
     assert_eq!(plan(&wanted, &observed, now), [Action::Resume(id), Action::Spawn]);
 
-    observed.tally.died(Who::Session(id), now);
+    observed.tally.died(Who::Session(id), now, "killed");
     assert_eq!(plan(&wanted, &observed, now), [Action::LookAt(now + Duration::from_millis(100))]);
-    observed.tally.died(Who::Session(id), now);
-    observed.tally.died(Who::Session(id), now);
+    observed.tally.died(Who::Session(id), now, "killed");
+    observed.tally.died(Who::Session(id), now, "killed");
     assert_eq!(plan(&wanted, &observed, now + Duration::from_hours(1)), []);
 
     let served = Observed { sessions: [id].into(), ..calm() };
@@ -112,7 +112,7 @@ fn it_leaves_when_it_was_idle_for_long_enough_and_nothing_is_wanted() {
 
     let down = SessionId::new();
     let mut busy = idle.clone();
-    (0..3).for_each(|_| busy.tally.died(Who::Session(down), now));
+    (0..3).for_each(|_| busy.tally.died(Who::Session(down), now, "killed"));
     let with_work = Wanted { sessions: [down].into(), ..on_demand };
     assert_eq!(plan(&with_work, &busy, now + limit), []);
 }

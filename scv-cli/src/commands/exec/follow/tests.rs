@@ -24,6 +24,7 @@ impl Play {
             on_disconnect: None,
             auto_approve: None,
             client: None,
+            observe: false,
         });
         let follow = Follow::new(session_id, &open, "turn".into(), "hi".into());
         Self { follow, now: Instant::now(), seq: 0 }
