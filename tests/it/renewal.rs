@@ -156,7 +156,7 @@ fn whoever_dies_during_a_renewal_the_session_is_there_with_all_it_has_told() {
     let (env, model) = running();
     let session = Wire::plain(&env).session(&env, &keep());
     for round in 0..6 {
-        let mut attached = Attached::to(&env, &session, 0);
+        let mut attached = Attached::at_last(&env, &session, 0);
         let turns = attached.events.iter().filter(|event| event["type"] == "turn.completed").count();
         assert_eq!(turns, round, "{:?}", attached.events);
         model.push(Reply::text("hello"));
@@ -168,7 +168,7 @@ fn whoever_dies_during_a_renewal_the_session_is_there_with_all_it_has_told() {
             worker.signal(Signal::KILL);
         }
     }
-    let attached = Attached::to(&env, &session, 0);
+    let attached = Attached::at_last(&env, &session, 0);
     let turns = attached.events.iter().filter(|event| event["type"] == "turn.completed").count();
     assert_eq!(turns, 6, "{:?}", attached.events);
     drop(attached);

@@ -21,7 +21,7 @@ fn with_model() -> (TestEnv, Model) {
 /// The one supervisor that runs, once there is one only.
 #[track_caller]
 fn scvd(env: &TestEnv) -> Process {
-    eventually("there is one supervisor", DEADLINE, || env.running("scvd").len() == 1);
+    eventually("one supervisor serves", DEADLINE, || env.running("scvd").len() == 1 && env.connect().is_ok());
     // By what it says: a child of it that is about to become a worker looks the same for a moment.
     status(env)["pid"].as_i64().and_then(|pid| Process::of(pid.try_into().ok()?)).unwrap()
 }

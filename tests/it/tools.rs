@@ -124,7 +124,9 @@ fn progress_is_bounded_and_in_no_history_and_no_journal() {
     let events = talk.turn("go");
     let place = |kind: &str| events.iter().position(|event| event["type"] == kind);
     let progress = of_type(&events, "tool.progress");
-    assert!((1..=5).contains(&progress.len()), "at most one in half a second: {}", progress.len());
+    let took = of_type(&events, "tool.completed")[0]["duration_ms"].as_u64().unwrap();
+    let most = usize::try_from(took / 500).unwrap() + 2;
+    assert!((1..=most).contains(&progress.len()), "at most one in half a second: {} in {took} ms", progress.len());
     for event in &progress {
         let text = event["text"].as_str().unwrap();
         assert!(text.len() <= 512 && text.lines().all(|line| line.len() <= 200), "{text}");

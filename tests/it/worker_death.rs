@@ -227,6 +227,31 @@ fn a_client_that_comes_back_faster_than_the_news_of_the_death_is_served() {
 }
 
 #[test]
+fn whoever_watches_is_told_of_a_death_and_how_it_died_before_the_list_without_it() {
+    let (env, _model) = running();
+    let (_wire, session) = client(&env);
+    // Until the worker's own state is in the list, its end is that of a worker which took nobody.
+    eventually("the supervisor knows it", scv_tests::DEADLINE, || {
+        env.session_entry(&session).unwrap()["created_unix_ms"] != 0
+    });
+    let mut watch = Wire::connect(&env);
+    watch.initialize(&["watch"]);
+    watch.request(json!({"type": "daemon.control", "command": {"action": "watch"}}));
+    watch.until_type("watch.snapshot");
+    env.worker_of(&session).kill();
+    let crashed = watch.until_type("session.crashed");
+    assert_eq!(
+        crashed,
+        json!({"type": "session.crashed", "session_id": session, "reason": "its worker died (signal: 9)", "signal": 9,
+            "resumable": true})
+    );
+    let gone = |event: &Value| event["gone"].as_array().is_some_and(|gone| gone.contains(&json!(session)));
+    watch.until("that it is not live", gone);
+    drop(watch);
+    env.finish();
+}
+
+#[test]
 fn a_session_that_cannot_be_started_again_is_left_down_and_comes_back_when_it_can() {
     let (env, model) = running();
     let (mut wire, session) = client(&env);

@@ -25,6 +25,19 @@ impl Attached {
         Self::with(env, json!({"session_id": session, "after_seq": after_seq}))
     }
 
+    /// As [`to`](Self::to), as often as the supervisor asks to try again: the worker that was to
+    /// take the client may have been killed just now, or be slow.
+    #[track_caller]
+    pub fn at_last(env: &TestEnv, session: &str, after_seq: u64) -> Self {
+        crate::eventually("a worker takes clients of the session", crate::DEADLINE, || {
+            let mut wire = Wire::connect(env);
+            wire.initialize(&["attach"]);
+            let answer = wire.ask(json!({"type": "session.attach", "session_id": session, "after_seq": 0}));
+            answer["code"] != "unavailable"
+        });
+        Self::to(env, session, after_seq)
+    }
+
     /// As [`to`](Self::to), with fields of one's own.
     #[track_caller]
     pub fn with(env: &TestEnv, mut message: Value) -> Self {

@@ -201,6 +201,6 @@ mod tests {
             expires_unix_ms: Some(61_000),
         };
         let row = rows(&[Open { session_id, request }], 1000).remove(1);
-        assert_eq!(row, ["a", &session_id.to_string(), "60 s", "/w", "bash: rm -rf \u{fffd}[2Jbuild"]);
+        assert_eq!(row, ["a", &session_id.to_string(), "60 s", "/w", "bash: rm -rf  [2Jbuild"]);
     }
 }

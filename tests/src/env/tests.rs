@@ -27,7 +27,7 @@ fn programs_see_nothing_of_the_tester() {
     let names: Vec<&str> = output.stdout.lines().filter_map(|line| line.split('=').next()).collect();
     assert_eq!(
         names,
-        ["EXTRA", "HOME", "LANG", "PATH", "SCV_HOME", "SHELL", "TEST_ENV_ROOT", "TMPDIR", "USER"],
+        ["EXTRA", "HOME", "LANG", "PATH", "SCV_HOME", "SHELL", "TEST_ENV_ROOT", "TMPDIR", "USER", "XDG_RUNTIME_DIR"],
         "{output:?}"
     );
     env.finish();
