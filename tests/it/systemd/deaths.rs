@@ -101,7 +101,7 @@ fn a_process_that_is_left_in_the_cgroup_of_the_service_does_not_block_its_restar
     let home = systemd.home("http://127.0.0.1:9/v1");
     home.scv(&["start"]).exits(0);
     let scvd = systemd.running("scvd").pop().unwrap();
-    let left = systemd.start(&["sh", "-c", "trap '' TERM; echo $$; while :; do sleep 3333; done"]);
+    let left = systemd.start(&["sh", "-c", "trap '' TERM; echo $$; exec sleep 3333"]);
     let pid = left.stdout_until("its pid", |text| text.ends_with('\n'));
     let procs = format!("/sys/fs/cgroup{}/cgroup.procs", systemd.property(&home.service(), "ControlGroup"));
     systemd.root(&["sh", "-c", &format!("echo {} > {procs}", pid.trim_end())]).exits(0);
