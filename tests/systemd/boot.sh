@@ -85,7 +85,8 @@ up(){
   C2=$(cg2); [ -n "$C2" ] || die "no cgroup2 mount"
   mkdir -p "$DIR"; T0=$(now)
   # pure-v2 hosts: start next to where we are; hybrid hosts: the unified tree is empty, start at its root
-  CG=$C2/scv-ci.$$; mkdir "$CG" || die "cannot make $CG"; echo "$CG" >"$DIR/cgroup"
+  # its name is its own: a pid comes again, and a boot that was killed has left its cgroup
+  CG=$(mktemp -d "$C2/scv-ci.XXXXXXXX") && chmod 755 "$CG" || die "cannot make a cgroup in $C2"; echo "$CG" >"$DIR/cgroup"
   # pty-less console; setsid so that nothing ties it to this terminal
   ( echo $BASHPID >"$CG/cgroup.procs"
     export TUSER TUID SCV_BIND=${SCV_BIND:-}
