@@ -86,30 +86,42 @@ struct Worker {
 }
 
 impl Worker {
-    async fn serve(&mut self, mut reader: LinkReader, mut writer: LinkWriter, said: &mut mpsc::Receiver<ToSupervisor>) {
+    /// Speaks with a supervisor until either is done with the other; one that does not want us may
+    /// close the link before we have said all.
+    async fn serve(&mut self, reader: LinkReader, writer: LinkWriter, said: &mut mpsc::Receiver<ToSupervisor>) {
+        // As with a real worker: the next supervisor is waited for.
+        let _ = self.speak(reader, writer, said).await;
+    }
+
+    async fn speak(
+        &mut self,
+        mut reader: LinkReader,
+        mut writer: LinkWriter,
+        said: &mut mpsc::Receiver<ToSupervisor>,
+    ) -> std::io::Result<()> {
         let pid = std::process::id().cast_signed();
         let ancient = spend(&self.layout, "ancient").then(|| (0, "0.0.1".to_owned()));
         let (link_version, release) = ancient.unwrap_or_else(|| self.speaks.clone());
         let hello = ToSupervisor::Hello { link_version, release, pid, session_id: self.session };
-        writer.send(&hello).await.expect("no link");
+        writer.send(&hello).await?;
         if self.session.is_some() {
-            writer.send(&self.state()).await.expect("no link");
+            writer.send(&self.state()).await?;
         }
         loop {
             let (message, hand_over) = tokio::select! {
                 Some(message) = said.recv() => {
-                    writer.send(&message).await.expect("no link");
+                    writer.send(&message).await?;
                     continue;
                 }
                 read = reader.next(ToWorker::raw) => match read {
                     Ok(Some(read)) => read,
-                    Ok(None) | Err(_) => return,
+                    Ok(None) | Err(_) => return Ok(()),
                 },
             };
             if let Some(answer) = self.take(&message, hand_over) {
-                writer.send(&answer).await.expect("no link");
+                writer.send(&answer).await?;
                 if matches!(answer, ToSupervisor::Taken { .. }) {
-                    writer.send(&self.state()).await.expect("no link");
+                    writer.send(&self.state()).await?;
                 }
             }
         }
