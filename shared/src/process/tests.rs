@@ -215,7 +215,8 @@ async fn a_run_during_which_memory_ran_out_says_so() {
     let count = |kills: u32| std::fs::write(&events, format!("low 0\noom 9\noom_kill {kills}\n")).unwrap();
     count(3);
     family().keep_runs_in(Cgroup::at(dir.path().to_owned()));
-    let run = start("echo up; kill -KILL $$").await;
+    let mut run = start("echo up; kill -KILL $$").await;
+    run.exited().await;
     count(5);
     let end = run.end(End::Finished).await;
     assert_eq!(end, RunEnd { exit: Exit { code: None, signal: Some(9) }, left: Vec::new(), oom_kills: 2 });
